@@ -1,0 +1,37 @@
+PYTHON ?= python3
+BIN := .venv/bin
+.PHONY: demo test lint bench bench-core paper clean
+
+demo: .venv/installed
+	$(BIN)/itocast demo
+
+test: .venv/installed-test lint
+	$(BIN)/pytest -n 2
+
+lint: .venv/installed-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: bench-core
+
+bench-core: .venv/installed
+	$(BIN)/python benchmarks/core.py
+
+paper: .venv/installed
+	$(BIN)/python benchmarks/literal.py
+
+clean:
+	rm -rf .venv build demo src/itocast.egg-info .pytest_cache .mypy_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+
+.venv/installed: pyproject.toml constraints.txt | .venv/bin/python
+	$(BIN)/pip install --quiet -c constraints.txt -e .
+	touch $@
+
+.venv/installed-test: .venv/installed
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[test]'
+	touch $@

@@ -1,0 +1,42 @@
+"""itocast: forecasts and regressions whose uncertainty can be trusted.
+
+Names are imported when they are first used, so that `import itocast` stays quick.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from itocast import metrics as metrics
+    from itocast.data import sources as datasets
+    from itocast.fitted import Fitted
+    from itocast.forecast import Forecast
+    from itocast.models.hnn import HNN
+    from itocast.models.sde_hnn import SDEHNN
+    from itocast.sde import SDEBlock
+
+__version__ = "0.1.0"
+__all__ = ["HNN", "SDEHNN", "Fitted", "Forecast", "SDEBlock", "datasets", "metrics"]
+
+_HOMES = {
+    "Fitted": "itocast.fitted",
+    "Forecast": "itocast.forecast",
+    "HNN": "itocast.models.hnn",
+    "SDEBlock": "itocast.sde",
+    "SDEHNN": "itocast.models.sde_hnn",
+}
+_MODULES = {"datasets": "itocast.data.sources", "metrics": "itocast.metrics"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    if name in _MODULES:
+        return import_module(_MODULES[name])
+    raise AttributeError(f"module 'itocast' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -1,0 +1,1 @@
+"""Data: checked tables, windows over them, and named datasets."""

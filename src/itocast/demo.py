@@ -1,0 +1,116 @@
+"""The demonstration: SDE-HNN beside a plain heteroscedastic network on real traffic, in the paper's protocol."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import pandas as pd
+from matplotlib.figure import Figure
+from rich.console import Console
+from rich.table import Table as Grid
+from torch import Tensor
+
+from itocast import metrics, plots
+from itocast.data import sources
+from itocast.data.windows import Preparation, split
+from itocast.fitted import Fitted
+from itocast.forecast import Forecast
+from itocast.models import HNN, SDEHNN, Model
+from itocast.storage import write_bytes
+from itocast.training import Training
+
+MODELS: dict[str, Callable[..., Model]] = {"SDE-HNN": SDEHNN, "HNN": HNN}
+
+
+class Result(NamedTuple):
+    """A trained model, its law of the test part and the scores of that law."""
+
+    fitted: Fitted
+    law: Forecast
+    scores: dict[str, float]
+
+
+def run(folder: Path, seed: int = 0, training: Training = Training(), rows: int | None = None) -> dict[str, Result]:
+    """Train both models on Metro, score them on the last 20 % and write everything to a folder."""
+    console = Console()
+    source = sources.DATASETS["metro"]
+    table = sources.load("metro")
+    table = replace(table, frame=table.frame.tail(rows or len(table)).reset_index(drop=True))
+    parts = split(len(table))
+    console.print(f"{source.title}.")
+    console.print(f"{len(table):,} rows: {', '.join(f'{len(part):,}' for part in parts)} to train, validate and test.")
+    preparation = Preparation.fit(table, parts.train, window=5, horizon=1)
+    results: dict[str, Result] = {}
+    for name, build in MODELS.items():
+        console.print(f"Training {name} …")
+        fitted = Fitted.train(table, parts, preparation, partial(build, seed=seed), training, seed)
+        law, y = fitted.forecast(table, parts.test)
+        results[name] = Result(fitted, law, metrics.evaluate(law, y))
+        fitted.save(folder / name.lower())
+        if fitted.history.stopped == "interrupted":
+            console.print(f"Interrupted: {name} keeps its weights of epoch {fitted.history.best}.")
+            break
+    console.print(scores_grid(results, source.unit))
+    times = table.frame[table.time].iloc[parts.test.start : parts.test.stop]
+    _write(folder, results, y, times.reset_index(drop=True), source.unit)
+    console.print(_where(folder, results), soft_wrap=True)
+    return results
+
+
+def scores_grid(results: dict[str, Result], unit: str) -> Grid:
+    """The scores of all models, one row each."""
+    grid = Grid(title=f"Test part, in {unit}; CWCE, R-CWCE and EPIW over the levels 1 … 99 %", title_justify="left")
+    for column in ("model", "RMSE", "R²", "CRPS", "NLL", "CWCE", "R-CWCE", "EPIW", "in 95 %", "parameters", "fit s"):
+        grid.add_column(column, justify="left" if column == "model" else "right")
+    for name, (fitted, _, s) in results.items():
+        grid.add_row(
+            name, f"{s['rmse']:.1f}", f"{s['r2']:.4f}", f"{s['crps']:.1f}", f"{s['nll']:.3f}", f"{s['cwce']:.2f}",
+            f"{s['r_cwce']:.3f}", f"{s['epiw']:.0f}", f"{100 * s['coverage_95']:.1f} %", f"{fitted.parameters:,}",
+            f"{fitted.history.seconds:.0f}",
+        )  # fmt: skip
+    return grid
+
+
+def forecast_frame(law: Forecast, y: Tensor, times: pd.Series) -> pd.DataFrame:
+    """One row a forecast of the first step and target: time, truth, mean, bounds and the two deviations."""
+    columns = {"y": y, "mean": law.mean}
+    for level in (50, 95):
+        columns[f"lo-{level}"], columns[f"hi-{level}"] = law.interval(level)
+    columns |= {"aleatoric": law.aleatoric.sqrt(), "epistemic": law.epistemic.sqrt()}
+    return pd.DataFrame({"ds": times} | {name: values[:, 0, 0].numpy() for name, values in columns.items()})
+
+
+def _write(folder: Path, results: dict[str, Result], y: Tensor, times: pd.Series, unit: str) -> None:
+    for name, result in results.items():
+        frame = forecast_frame(result.law, y, times)
+        write_bytes(folder / f"{name.lower()}.csv", frame.to_csv(index=False, float_format="%.2f").encode())
+    laws = {name: result.law for name, result in results.items()}
+    figure = Figure(figsize=(5.2, 5.2), layout="constrained")
+    plots.plot_calibration(laws, y, figure.subplots())
+    _figure(folder / "calibration.png", figure)
+    week = (times > times.iloc[-1] - pd.Timedelta(days=7)).to_numpy()
+    figure = Figure(figsize=(10, 5.4), layout="constrained")
+    upper, lower = figure.subplots(2, sharex=True, height_ratios=(2, 1))
+    law = results["SDE-HNN"].law[week]
+    plots.plot_intervals(law, y[week], times[week], unit, upper).set_title(
+        "SDE-HNN, one hour ahead: the last week of the test part"
+    )
+    plots.plot_uncertainty(law, times[week], unit, lower)
+    _figure(folder / "week.png", figure)
+
+
+def _figure(path: Path, figure: Figure) -> None:
+    buffer = io.BytesIO()
+    figure.savefig(buffer, dpi=150, format="png")
+    write_bytes(path, buffer.getvalue())
+
+
+def _where(folder: Path, results: dict[str, Result]) -> str:
+    names = [name.lower() for name in results]
+    tables, models = ", ".join(f"{name}.csv" for name in names), ", ".join(f"{name}/" for name in names)
+    return f"Written to {folder}/: forecasts {tables}; plots calibration.png, week.png; models {models}."

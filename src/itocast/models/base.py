@@ -1,0 +1,47 @@
+"""What every model is: a network from Inputs to a Forecast."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor, nn
+
+from itocast.forecast import Forecast
+from itocast.nets import Inputs, Sizes
+from itocast.sde import Noise
+
+
+def mixture(law: Forecast, y: Tensor) -> Tensor:
+    """-log of the predictive density: of the mean over paths, which is the law that is reported."""
+    return -law.log_prob(y).mean()
+
+
+def paper(law: Forecast, y: Tensor) -> Tensor:
+    """The mean over paths of ½(y - μ)² e^(-s) + ½ s, Eq. 9, plus the constant ½ log 2π."""
+    return -law.path_log_prob(y).mean()
+
+
+OBJECTIVES: dict[str, Callable[[Forecast, Tensor], Tensor]] = {"mixture": mixture, "paper": paper}
+
+
+class Model(nn.Module):
+    """A network whose `forward(x, paths, noise)` is a Forecast.
+
+    A subclass keeps in `config` the plain values it was built from, so that `type(self)(**config)` after a round trip
+    through JSON is the same network, and says how many paths it wants in training, validation and prediction.
+    """
+
+    sizes: Sizes
+    config: dict[str, Any]
+    objective: str = "mixture"
+    training_paths: int = 1
+    validation_paths: int = 1
+    paths: int = 1
+
+    def forward(self, x: Inputs, paths: int, noise: Noise) -> Forecast:
+        raise TypeError(f"{type(self).__name__} does not say how it forecasts: define forward")
+
+    def loss(self, x: Inputs, y: Tensor, noise: Noise) -> Tensor:
+        """What training minimises."""
+        return OBJECTIVES[self.objective](self(x, self.training_paths, noise), y)

@@ -1,0 +1,168 @@
+"""The parts networks are made of: what they read, encoders, and the layer that gives a Forecast."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import Literal, NamedTuple
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field
+from torch import Tensor, nn
+
+from itocast.forecast import Forecast
+from itocast.sde import Noise
+from itocast.spectral import SpectralNorm
+
+SMALLEST_VARIANCE = 1e-6  # of the scaled target: a thousandth of its deviation
+
+
+class Inputs(NamedTuple):
+    """What a model reads of a batch of rows."""
+
+    lags: Tensor  # (rows, window, targets): scaled past values of the targets, oldest first
+    past: Tensor  # (rows, window, covariates): scaled past values of the covariates
+    anchor: Tensor  # (rows, horizon, targets): what predicted means are relative to, in the target's scale
+
+
+class Sizes(NamedTuple):
+    """The sizes that data dictate to a model."""
+
+    window: int
+    targets: int
+    covariates: int
+    horizon: int
+
+
+class Settings(BaseModel):
+    """Checked, frozen settings that can be written to JSON; unknown names are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Encoder(Settings):
+    """How an input becomes a state: the init layer of Fig. 1.
+
+    `mlp` embeds every lag, adds the last value of each covariate and runs `layers` hidden layers of `hidden` units
+    to a state of `dim`; `lstm` and `gru` run `layers` layers of `dim` units over all columns of the window.
+    """
+
+    kind: Literal["mlp", "lstm", "gru"] = "mlp"
+    dim: int = Field(64, ge=1)
+    hidden: int = Field(256, ge=1)
+    layers: int = Field(2, ge=1)
+    frequencies: int = Field(16, ge=0, description="of the periodic embedding of each lag; 0 for none")
+    embedding: int = Field(8, ge=1)
+    dropout: float = Field(0.1, ge=0, lt=1, description="of hidden units, in training alone; mlp")
+
+    def build(self, sizes: Sizes, keep_time: bool = False) -> nn.Module:
+        """A network from Inputs to (rows, dim), or to (rows, window, dim) where a recurrent one keeps the time axis."""
+        if self.kind == "mlp":
+            if keep_time:
+                raise ValueError("encoder kind='mlp' has no time axis to keep: use kind='lstm' or 'gru'")
+            return MLP(self, sizes)
+        return Recurrent(self, sizes, keep_time)
+
+
+class Periodic(nn.Module):
+    """Each number as sines and cosines of learned frequencies, then a linear layer of its own and ReLU."""
+
+    def __init__(self, features: int, frequencies: int, dim: int) -> None:
+        super().__init__()
+        self.frequencies = nn.Parameter(torch.empty(features, frequencies))
+        self.weight = nn.Parameter(torch.empty(features, 2 * frequencies, dim))
+        self.bias = nn.Parameter(torch.empty(features, dim))
+
+    def reset(self, generator: torch.Generator) -> None:
+        width = self.weight.shape[1]
+        self.frequencies.normal_(0, 0.5, generator=generator)
+        self.weight.uniform_(-(width**-0.5), width**-0.5, generator=generator)
+        self.bias.uniform_(-(width**-0.5), width**-0.5, generator=generator)
+
+    def forward(self, x: Tensor) -> Tensor:
+        angle = 2 * math.pi * x[..., None] * self.frequencies  # (rows, features, frequencies)
+        waves = torch.cat([angle.sin(), angle.cos()], dim=-1)
+        return torch.relu(torch.einsum("rfw,fwd->rfd", waves, self.weight) + self.bias).flatten(1)
+
+
+class MLP(nn.Module):
+    """Lags with embeddings and the last covariates, through hidden layers to a state (rows, dim)."""
+
+    def __init__(self, settings: Encoder, sizes: Sizes) -> None:
+        super().__init__()
+        lags = sizes.window * sizes.targets
+        self.embed = Periodic(lags, settings.frequencies, settings.embedding) if settings.frequencies else None
+        width = lags + sizes.covariates + (lags * settings.embedding if self.embed else 0)
+        widths = [width, *[settings.hidden] * settings.layers]
+        self.hidden = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(widths))
+        self.out = nn.Linear(widths[-1], settings.dim)
+        self.dropout = settings.dropout
+
+    def forward(self, x: Inputs, noise: Noise) -> Tensor:
+        lags = x.lags.flatten(1)
+        z = torch.cat([lags, x.past[:, -1]] + ([self.embed(lags)] if self.embed else []), dim=1)
+        for layer in self.hidden:
+            z = torch.relu(layer(z))
+            if self.training and self.dropout:
+                z = z * noise.keep(self.dropout, 1, len(z), z.shape[1:])[0]
+        return self.out(z)
+
+
+class Recurrent(nn.Module):
+    """An LSTM or GRU over the window: the last state (rows, dim), or all of them (rows, window, dim)."""
+
+    def __init__(self, settings: Encoder, sizes: Sizes, keep_time: bool) -> None:
+        super().__init__()
+        kind = {"lstm": nn.LSTM, "gru": nn.GRU}[settings.kind]
+        self.network = kind(sizes.targets + sizes.covariates, settings.dim, settings.layers, batch_first=True)
+        self.keep_time = keep_time
+
+    def forward(self, x: Inputs, noise: Noise) -> Tensor:
+        states, _ = self.network(torch.cat([x.lags, x.past], dim=-1))
+        return states if self.keep_time else states[:, -1]
+
+
+class GaussianHead(nn.Module):
+    """The mean layer h1 and the variance layer h2 of Eq. 7, for K weighted Gaussians a path.
+
+    Means and weights are linear in z, log-variances are linear in the second input. With one component there are no
+    weights and this is the paper's output; `relative` adds the anchor to the means.
+    """
+
+    def __init__(self, dim: int, sizes: Sizes, components: int, relative: bool) -> None:
+        super().__init__()
+        if components < 1:
+            raise ValueError(f"components={components}: expected at least 1")
+        self.shape = (sizes.horizon, sizes.targets, components)
+        self.relative = relative
+        outputs = math.prod(self.shape)
+        self.mean = nn.Linear(dim, outputs)
+        self.weight = nn.Linear(dim, outputs) if components > 1 else None
+        self.log_variance = nn.Linear(dim, outputs)
+
+    def forward(self, z: Tensor, g: Tensor, anchor: Tensor) -> Forecast:
+        """z and g are (paths, rows, dim)."""
+        means = self.mean(z).unflatten(-1, self.shape)
+        if self.relative:
+            means = means + anchor[..., None]
+        floor = means.new_tensor(math.log(SMALLEST_VARIANCE))
+        log_variances = torch.logaddexp(self.log_variance(g).unflatten(-1, self.shape), floor)
+        if self.weight is None:
+            return Forecast.from_logs(means, log_variances, torch.zeros_like(means))
+        return Forecast.from_logs(means, log_variances, self.weight(z).unflatten(-1, self.shape).log_softmax(-1))
+
+
+@torch.no_grad()
+def initialise(network: nn.Module, seed: int) -> None:
+    """Draw all weights anew from a seed: uniform within ±1/√inputs, recurrent layers within ±1/√units."""
+    generator = torch.Generator().manual_seed(seed)
+    for module in network.modules():
+        if isinstance(module, Periodic):
+            module.reset(generator)
+        elif isinstance(module, nn.Linear | nn.RNNBase):
+            fan = module.in_features if isinstance(module, nn.Linear) else module.hidden_size
+            for parameter in module.parameters(recurse=False):
+                parameter.uniform_(-(fan**-0.5), fan**-0.5, generator=generator)
+    for module in network.modules():
+        if isinstance(module, SpectralNorm):
+            module.restart()

@@ -1,0 +1,69 @@
+"""Plots of forecasts, on matplotlib axes that are given or made, in colours that colour-blind people can tell apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from itocast import metrics
+from itocast.forecast import Forecast
+
+BLUE, ORANGE, GREEN, PURPLE, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#555555"
+
+
+def plot_calibration(laws: dict[str, Forecast], y: Any, ax: Axes | None = None) -> Axes:
+    """Observed against expected coverage of central intervals, one curve a forecast, with a 95 % band of chance.
+
+    The band is that of a calibrated forecast of as many independent rows.
+    """
+    ax = ax or _axes(5.2, 5.0)
+    p = metrics.LEVELS.numpy()
+    rows = next(iter(laws.values())).check(y).numel()
+    chance = 1.96 * np.sqrt(p * (1 - p) / rows)
+    ax.fill_between(
+        100 * p, 100 * (p - chance), 100 * (p + chance), color=GREY, alpha=0.25, lw=0, label="95 % by chance"
+    )
+    ax.plot([0, 100], [0, 100], color=GREY, lw=0.8, ls="--")
+    for (name, law), colour in zip(laws.items(), (BLUE, ORANGE, GREEN, PURPLE), strict=False):
+        _, observed = metrics.calibration_curve(law, y)
+        ax.plot(
+            100 * p, 100 * observed.numpy(), color=colour, lw=1.8, label=f"{name} (CWCE {metrics.cwce(law, y):.2f})"
+        )
+    ax.set(xlabel="expected coverage (%)", ylabel="observed coverage (%)", xlim=(0, 100), ylim=(0, 100), aspect="equal")
+    ax.set_title("Coverage of central intervals")
+    ax.legend(loc="upper left", frameon=False)
+    return ax
+
+
+def plot_intervals(law: Forecast, y: Any, x: Any, unit: str = "", ax: Axes | None = None) -> Axes:
+    """Mean, 50 % and 95 % intervals and what happened, for the first step and target, over x."""
+    ax = ax or _axes(10, 3.6)
+    truth = law.check(y)[:, 0, 0].numpy()
+    for level, alpha in ((95, 0.22), (50, 0.45)):
+        low, high = (bound[:, 0, 0].numpy() for bound in law.interval(level))
+        ax.fill_between(x, low, high, color=BLUE, alpha=alpha, lw=0, label=f"{level} % interval")
+    ax.plot(x, law.mean[:, 0, 0].numpy(), color=BLUE, lw=1.2, label="mean")
+    ax.plot(x, truth, ".", color=ORANGE, ms=4, label="observed")
+    ax.set_ylabel(unit)
+    ax.legend(loc="upper left", ncols=4, frameon=False)
+    ax.margins(x=0.01, y=0.15)
+    return ax
+
+
+def plot_uncertainty(law: Forecast, x: Any, unit: str = "", ax: Axes | None = None) -> Axes:
+    """Aleatoric and epistemic standard deviation of the first step and target, over x."""
+    ax = ax or _axes(10, 2.2)
+    for name, variance, colour in (("aleatoric", law.aleatoric, GREEN), ("epistemic", law.epistemic, PURPLE)):
+        ax.plot(x, variance[:, 0, 0].sqrt().numpy(), color=colour, lw=1.5, label=name)
+    ax.set_ylabel(f"deviation\n({unit})" if unit else "deviation")
+    ax.set_ylim(bottom=0)
+    ax.legend(loc="upper left", ncols=2, frameon=False)
+    ax.margins(x=0.01, y=0.25)
+    return ax
+
+
+def _axes(width: float, height: float) -> Axes:
+    return Figure(figsize=(width, height), layout="constrained").subplots()

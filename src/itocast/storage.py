@@ -1,0 +1,125 @@
+"""A fitted model as a folder: manifest.json and weights.safetensors, written whole and checked when read.
+
+The manifest holds the hashes of the weights and of itself. Nothing that is read is run: no pickle.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load as from_bytes
+from safetensors.torch import save as to_bytes
+from torch import Tensor
+
+SCHEMA = 1
+MANIFEST, WEIGHTS, NEXT = "manifest.json", "weights.safetensors", "weights.safetensors.next"
+
+
+class StorageError(ValueError):
+    """A file is not what it should be."""
+
+
+def save(folder: str | Path, settings: dict[str, Any], weights: dict[str, Tensor]) -> None:
+    """Write settings (plain values) and weights to a folder, over an older model if there is one.
+
+    The new weights are written beside the old ones, then the manifest is replaced, then the weights: whenever that
+    is cut short, `load` finds one whole model.
+    """
+    folder = Path(folder)
+    content = to_bytes({name: tensor.contiguous() for name, tensor in weights.items()})
+    manifest = {
+        "format": "itocast",
+        "schema": SCHEMA,
+        "versions": {"itocast": version("itocast"), "torch": torch.__version__, "python": platform.python_version()},
+        "weights": {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)},
+        **settings,
+    }
+    manifest["sha256"] = _digest(manifest)
+    write_bytes(folder / NEXT, content)
+    write_bytes(folder / MANIFEST, json.dumps(manifest, indent=1).encode())
+    os.replace(folder / NEXT, folder / WEIGHTS)
+
+
+def load(folder: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Manifest and weights of a folder that `save` wrote, or a StorageError that says what is wrong."""
+    folder = Path(folder)
+    manifest = _read_manifest(folder / MANIFEST)
+    stated = manifest["weights"]
+    files = [path for path in (folder / WEIGHTS, folder / NEXT) if path.is_file()]
+    if not files:
+        raise StorageError(f"{folder / WEIGHTS} is missing: copy it from where the model was saved, or fit again")
+    for path in files:
+        content = path.read_bytes()
+        if hashlib.sha256(content).hexdigest() == stated["sha256"]:
+            return manifest, from_bytes(content)
+    size = files[0].stat().st_size
+    if size < stated["bytes"]:
+        raise StorageError(f"{files[0]} has {size:,} of {stated['bytes']:,} bytes: it was cut short; copy it again")
+    raise StorageError(
+        f"{files[0]} is damaged or of another model: its hash is not the manifest's; copy both files again"
+    )
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise StorageError(f"{path.parent} holds no {MANIFEST}: it is not a saved model; name the folder given to save")
+    try:
+        manifest = json.loads(path.read_bytes())
+    except ValueError:
+        raise StorageError(f"{path} is cut short or damaged: it is not JSON; copy it again") from None
+    if not isinstance(manifest, dict) or manifest.get("format") != "itocast":
+        raise StorageError(f"{path} was not written by itocast: name the folder of a saved model")
+    if not isinstance(manifest.get("schema"), int) or manifest["schema"] > SCHEMA:
+        raise StorageError(
+            f"{path} has schema {manifest.get('schema')}; itocast {version('itocast')} reads up to {SCHEMA}: "
+            "upgrade itocast to the version that wrote it"
+        )
+    if manifest.pop("sha256", None) != _digest(manifest):
+        raise StorageError(f"{path} is damaged or was edited: its content does not fit its hash; copy it again")
+    return manifest
+
+
+def _digest(manifest: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write beside, then rename: a reader sees the old file or the new one, never a part."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(name, 0o644)
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def write_checkpoint(path: Path, tensors: dict[str, Tensor], notes: dict[str, Any]) -> None:
+    """Tensors and plain values in one file."""
+    contiguous = {name: tensor.contiguous() for name, tensor in tensors.items()}
+    write_bytes(path, to_bytes(contiguous, {"itocast": json.dumps(notes)}))
+
+
+def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """What `write_checkpoint` wrote."""
+    content = path.read_bytes()
+    try:
+        tensors = from_bytes(content)
+        header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+        return tensors, json.loads(header["__metadata__"]["itocast"])
+    except (SafetensorError, ValueError, KeyError):
+        raise StorageError(f"{path} is not a checkpoint, or is damaged: delete it to start anew") from None

@@ -1,0 +1,257 @@
+"""The only loops over batches: `fit` and `predict`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from itocast.forecast import Forecast
+from itocast.models.base import Model
+from itocast.nets import Inputs, Settings
+from itocast.sde import Noise
+from itocast.storage import read_checkpoint, write_checkpoint
+
+Weights = dict[str, Tensor]
+
+
+class Batches(Protocol):
+    """Rows to learn from: a length, and batches by position."""
+
+    def __len__(self) -> int: ...
+    def batch(self, index: Tensor | slice) -> tuple[Inputs, Tensor]: ...
+
+
+class Training(Settings):
+    """How to train; the defaults are those of the default SDE-HNN."""
+
+    epochs: int = Field(30, ge=1)
+    batch_size: int = Field(512, ge=1)
+    learning_rate: float = Field(2e-3, gt=0, description="the highest of the schedule")
+    weight_decay: float = Field(1e-2, ge=0)
+    optimiser: Literal["adamw", "adam"] = "adamw"
+    schedule: Literal["one-cycle", "constant"] = "one-cycle"
+    clip: float = Field(10.0, gt=0, description="largest norm of the gradient")
+    patience: int | None = Field(10, ge=1, description="epochs without a better validation law before stopping")
+
+    @classmethod
+    def paper(cls, epochs: int = 200) -> Training:
+        """Adam at 1e-3 with weight decay 1e-3, Sec. 5.2; the paper leaves batch size, epochs and stopping open."""
+        return cls(
+            epochs=epochs, batch_size=1024, learning_rate=1e-3, weight_decay=1e-3, optimiser="adam", schedule="constant"
+        )
+
+    def rate(self, progress: float) -> float:
+        """The learning rate at a share of the run: up to the highest over the first 30 %, then down along a cosine.
+
+        >>> [round(Training(learning_rate=1.0).rate(share), 2) for share in (0, 0.15, 0.3, 0.65, 1)]
+        [0.04, 0.52, 1.0, 0.5, 0.0]
+        """
+        if self.schedule == "constant":
+            return self.learning_rate
+        start, end, peak = 1 / 25, 1e-4, 0.3
+        if progress < peak:
+            share = start + (1 - start) * (1 - math.cos(math.pi * progress / peak)) / 2
+        else:
+            share = end + (1 - end) * (1 + math.cos(math.pi * (progress - peak) / (1 - peak))) / 2
+        return self.learning_rate * share
+
+
+@dataclass
+class History:
+    """What happened in a run: one entry an epoch, and why it ended."""
+
+    epochs: list[dict[str, float]] = field(default_factory=list)  # train (loss), validation (NLL), seconds
+    stopped: Literal["finished", "early", "interrupted"] = "finished"
+
+    @property
+    def best(self) -> int:
+        """The epoch, counted from 1, whose weights were kept; 0 before the first."""
+        scores = [epoch["validation"] for epoch in self.epochs]
+        return 1 + scores.index(min(scores)) if scores else 0
+
+    @property
+    def seconds(self) -> float:
+        return sum(epoch["seconds"] for epoch in self.epochs)
+
+
+class TrainingError(RuntimeError):
+    """Training cannot go on."""
+
+
+def fit(
+    model: Model, train: Batches, validation: Batches, settings: Training = Training(), seed: int = 0,
+    checkpoint: str | Path | None = None, progress: bool = True,
+) -> History:  # fmt: skip
+    """Train a model in place and leave it with the weights whose validation law was best.
+
+    With `checkpoint` the run is written there after every epoch; a run that was killed goes on from it and ends with
+    the same weights as one that was not. Ctrl-C ends the run and keeps the best weights so far. The numbers drawn in an
+    epoch depend on the seed and the epoch alone.
+    """
+    history = History()
+    optimiser = _optimiser(model, settings)
+    best = _copy(model)
+    run = _fingerprint(model, settings, seed, len(train), len(validation))
+    if checkpoint and Path(checkpoint).exists():
+        history, best = _resume(Path(checkpoint), run, model, optimiser)
+    try:
+        with _progress(settings.epochs, len(history.epochs), progress) as report:
+            while len(history.epochs) < settings.epochs:
+                if settings.patience and len(history.epochs) - history.best >= settings.patience:
+                    history.stopped = "early"
+                    break
+                began = time.perf_counter()
+                loss = _epoch(model, optimiser, train, settings, seed, epoch=len(history.epochs))
+                score = -predict(model, validation, model.validation_paths).log_prob(_targets(validation)).mean().item()
+                if not math.isfinite(score):
+                    raise TrainingError(f"the validation loss became {score} after epoch {len(history.epochs) + 1}")
+                history.epochs.append({"train": loss, "validation": score, "seconds": time.perf_counter() - began})
+                if history.best == len(history.epochs):
+                    best = _copy(model)
+                if checkpoint:
+                    _save(Path(checkpoint), run, model, optimiser, history, best)
+                report(history)
+    except KeyboardInterrupt:
+        if not history.epochs:
+            raise
+        history.stopped = "interrupted"
+    finally:
+        model.load_state_dict(best)
+        model.eval()
+    return history
+
+
+@torch.no_grad()
+def predict(model: Model, rows: Batches, paths: int | None = None, seed: int = 0, batch_size: int = 256) -> Forecast:
+    """The law of every row, in the model's scale. Paths are shared by all rows: the batch size changes nothing."""
+    model.eval()
+    laws = []
+    for start in range(0, len(rows), batch_size):
+        x, _ = rows.batch(slice(start, start + batch_size))
+        laws.append(model(x, paths or model.paths, Noise(seed, shared=True)))
+    return Forecast.cat(laws)
+
+
+def _targets(rows: Batches) -> Tensor:
+    return rows.batch(slice(None))[1]
+
+
+def _epoch(
+    model: Model, optimiser: torch.optim.Optimizer, rows: Batches, settings: Training, seed: int, epoch: int
+) -> float:
+    """One pass over the rows in random order; the mean loss."""
+    model.train()
+    generator = torch.Generator().manual_seed(_mix(seed, epoch))
+    noise = Noise(generator, shared=False)
+    order = torch.randperm(len(rows), generator=generator).split(settings.batch_size)
+    total = 0.0
+    for step, index in enumerate(order):
+        rate = settings.rate((epoch + step / len(order)) / settings.epochs)
+        for group in optimiser.param_groups:
+            group["lr"] = rate
+        x, y = rows.batch(index)
+        loss = model.loss(x, y, noise)
+        optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), settings.clip)
+        if not (math.isfinite(loss.item()) and math.isfinite(norm.item())):
+            raise TrainingError(
+                f"the loss became {loss.item():g} with a gradient of norm {norm.item():g} in epoch {epoch + 1}, "
+                f"step {step + 1} (learning rate {rate:.2g}); the best weights so far were kept. "
+                f"Use a smaller learning_rate than {settings.learning_rate:g}, and check the targets for extreme values"
+            )
+        optimiser.step()
+        total += loss.item() * len(index)
+    return total / len(rows)
+
+
+def _mix(seed: int, epoch: int) -> int:
+    """A seed for each epoch, far from those of its neighbours."""
+    return int.from_bytes(hashlib.sha256(f"{seed}/{epoch}".encode()).digest()[:7], "big")
+
+
+def _optimiser(model: Model, settings: Training) -> torch.optim.Optimizer:
+    kind = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}[settings.optimiser]
+    return kind(model.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True)
+
+
+def _copy(model: Model) -> Weights:
+    return {name: tensor.clone() for name, tensor in model.state_dict().items()}
+
+
+def _fingerprint(model: Model, settings: Training, seed: int, *rows: int) -> dict[str, Any]:
+    """What must be the same for a checkpoint to be this run's."""
+    return {
+        "model": type(model).__name__,
+        "config": model.config,
+        "training": settings.model_dump(),
+        "seed": seed,
+        "rows": rows,
+    }
+
+
+def _save(
+    path: Path, run: dict[str, Any], model: Model, optimiser: torch.optim.Optimizer, history: History, best: Weights
+) -> None:
+    tensors = {f"model/{name}": tensor for name, tensor in model.state_dict().items()}
+    tensors |= {f"best/{name}": tensor for name, tensor in best.items()}
+    for i, state in optimiser.state_dict()["state"].items():
+        tensors |= {f"optimiser/{i}/{name}": tensor for name, tensor in state.items()}
+    write_checkpoint(path, tensors, {"run": run, "history": asdict(history)})
+
+
+def _resume(path: Path, run: dict[str, Any], model: Model, optimiser: torch.optim.Optimizer) -> tuple[History, Weights]:
+    tensors, notes = read_checkpoint(path)
+    for key, value in json.loads(json.dumps(run)).items():
+        if (other := notes["run"].get(key)) != value:
+            raise ValueError(
+                f"checkpoint={str(path)!r} is of another run: its {key} is {other}, here it is {value}; "
+                "delete it or name another file"
+            )
+    groups: dict[str, Weights] = {"model": {}, "best": {}, "optimiser": {}}
+    for name, tensor in tensors.items():
+        group, rest = name.split("/", 1)
+        groups[group][rest] = tensor
+    model.load_state_dict(groups["model"])
+    state: dict[int, Weights] = {}
+    for name, tensor in groups["optimiser"].items():
+        i, part = name.split("/")
+        state.setdefault(int(i), {})[part] = tensor
+    optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
+    return History(**notes["history"]), groups["best"]
+
+
+@contextmanager
+def _progress(epochs: int, done: int, wanted: bool) -> Iterator[Any]:
+    """A bar on standard error that is shown in a terminal alone; yields what reports an epoch."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("training"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[loss]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, disable=not (wanted and console.is_terminal)) as bar:
+        task = bar.add_task("training", total=epochs, completed=done, loss="")
+
+        def report(history: History) -> None:
+            last = history.epochs[-1]
+            text = f"NLL {last['train']:.3f}, validation {last['validation']:.3f}, best in epoch {history.best}"
+            bar.update(task, completed=len(history.epochs), loss=text)
+
+        yield report

@@ -1,0 +1,190 @@
+"""The training loop: what it promises about seeds, stopping, interruption and exact resumption."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import BUILD, wave
+
+from itocast import training
+from itocast.data.windows import Preparation, split
+from itocast.storage import StorageError
+from itocast.training import Training, TrainingError, fit, predict
+
+QUICK = Training(epochs=4, batch_size=64)
+
+
+@pytest.fixture
+def rows(preparation, table, parts):
+    return preparation.windows(table, parts.train), preparation.windows(table, parts.validation)
+
+
+def nll(model, rows):
+    return -predict(model, rows, model.validation_paths).log_prob(rows.batch(slice(None))[1]).mean().item()
+
+
+def test_every_model_learns(build, preparation, rows):
+    model = build(preparation.sizes)
+    before = nll(model, rows[1])
+    history = fit(model, *rows, Training(epochs=6, batch_size=32))
+    assert nll(model, rows[1]) < before - 0.1
+    assert nll(model, rows[1]) == pytest.approx(min(epoch["validation"] for epoch in history.epochs), abs=1e-6)
+
+
+def test_same_seed_gives_the_same_weights_and_another_seed_does_not(preparation, rows):
+    models = [BUILD["sde_hnn"](preparation.sizes) for _ in range(3)]
+    for model, seed in zip(models, (0, 0, 1), strict=True):
+        fit(model, *rows, QUICK, seed=seed)
+    one, two, other = ([*model.state_dict().values()] for model in models)
+    assert all(map(torch.equal, one, two))
+    assert not all(map(torch.equal, one, other))
+
+
+def test_best_weights_are_kept_and_a_worsening_run_stops_early(preparation, rows):
+    model = BUILD["hnn"](preparation.sizes)
+    history = fit(model, *rows, Training(epochs=40, batch_size=32, learning_rate=0.05, schedule="constant", patience=3))
+    assert history.stopped == "early"
+    assert len(history.epochs) == history.best + 3
+    assert nll(model, rows[1]) == pytest.approx(history.epochs[history.best - 1]["validation"], abs=1e-6)
+
+
+def interrupt_after(monkeypatch, epochs, error):
+    """Let the loop run some epochs, then raise in the middle of the next."""
+    real = training._epoch
+
+    def epoch(*args, epoch, **kwargs):
+        if epoch == epochs:
+            raise error
+        return real(*args, epoch=epoch, **kwargs)
+
+    monkeypatch.setattr(training, "_epoch", epoch)
+
+
+def test_ctrl_c_keeps_the_best_weights(monkeypatch, preparation, rows):
+    interrupt_after(monkeypatch, 2, KeyboardInterrupt)
+    model = BUILD["sde_hnn"](preparation.sizes)
+    history = fit(model, *rows, QUICK)
+    assert (history.stopped, len(history.epochs)) == ("interrupted", 2)
+    assert nll(model, rows[1]) == pytest.approx(history.epochs[history.best - 1]["validation"], abs=1e-6)
+
+
+def test_ctrl_c_before_the_first_epoch_is_passed_on(monkeypatch, preparation, rows):
+    interrupt_after(monkeypatch, 0, KeyboardInterrupt)
+    with pytest.raises(KeyboardInterrupt):
+        fit(BUILD["hnn"](preparation.sizes), *rows, QUICK)
+
+
+def test_a_run_that_was_interrupted_goes_on_to_the_same_weights(monkeypatch, tmp_path, preparation, rows):
+    straight, resumed = BUILD["sde_hnn"](preparation.sizes), BUILD["sde_hnn"](preparation.sizes)
+    whole = fit(straight, *rows, QUICK)
+    with monkeypatch.context() as patch:
+        interrupt_after(patch, 2, KeyboardInterrupt)
+        fit(resumed, *rows, QUICK, checkpoint=tmp_path / "run")
+    fresh = BUILD["sde_hnn"](preparation.sizes)
+    history = fit(fresh, *rows, QUICK, checkpoint=tmp_path / "run")
+    assert all(map(torch.equal, straight.state_dict().values(), fresh.state_dict().values()))
+    assert [e["validation"] for e in history.epochs] == [e["validation"] for e in whole.epochs]
+    assert history.stopped == "finished"
+
+
+CHILD = """
+import sys, torch
+sys.path.insert(0, {tests!r})
+from test_training import killed_run
+killed_run(sys.argv[1])
+"""
+
+
+def killed_run(path: str):
+    torch.set_num_threads(1)
+    table = wave(3000)
+    parts = split(len(table))
+    preparation = Preparation.fit(table, parts.train, window=4, horizon=3)
+    model = BUILD["sde_hnn"](preparation.sizes)
+    rows = (preparation.windows(table, part) for part in (parts.train, parts.validation))
+    return model, fit(model, *rows, Training(epochs=12, batch_size=64), checkpoint=path)
+
+
+def test_a_killed_process_resumes_to_the_same_weights(tmp_path):
+    """A real process is killed in mid-run, twice; the third start finishes what an unbroken run would give."""
+    straight, _ = killed_run(str(tmp_path / "straight"))
+    path = tmp_path / "killed"
+    done = 0
+    for _ in range(2):
+        child = subprocess.Popen([sys.executable, "-c", CHILD.format(tests=str(Path(__file__).parent)), str(path)])
+        written = path.stat().st_mtime_ns if path.exists() else 0
+        while not path.exists() or path.stat().st_mtime_ns == written:
+            assert child.poll() is None, "the run ended before it could be killed"
+            time.sleep(0.005)
+        os.kill(child.pid, signal.SIGKILL)
+        assert child.wait() == -signal.SIGKILL
+        _, notes = training.read_checkpoint(path)
+        assert done < len(notes["history"]["epochs"]) < 12
+        done = len(notes["history"]["epochs"])
+    resumed, history = killed_run(str(path))
+    assert len(history.epochs) == 12
+    assert all(map(torch.equal, straight.state_dict().values(), resumed.state_dict().values()))
+
+
+def test_a_finished_checkpoint_is_not_run_again(tmp_path, preparation, rows):
+    one, two = BUILD["hnn"](preparation.sizes), BUILD["hnn"](preparation.sizes)
+    first = fit(one, *rows, QUICK, checkpoint=tmp_path / "run")
+    second = fit(two, *rows, QUICK, checkpoint=tmp_path / "run")
+    assert first == second
+    assert all(map(torch.equal, one.state_dict().values(), two.state_dict().values()))
+
+
+def test_a_checkpoint_of_another_run_is_refused(tmp_path, preparation, rows):
+    fit(BUILD["hnn"](preparation.sizes), *rows, QUICK, checkpoint=tmp_path / "run")
+    with pytest.raises(
+        ValueError, match="is of another run: its seed is 0, here it is 1; delete it or name another file"
+    ):
+        fit(BUILD["hnn"](preparation.sizes), *rows, QUICK, seed=1, checkpoint=tmp_path / "run")
+    with pytest.raises(ValueError, match="is of another run: its model is HNN, here it is SDEHNN"):
+        fit(BUILD["sde_hnn"](preparation.sizes), *rows, QUICK, checkpoint=tmp_path / "run")
+
+
+@pytest.mark.parametrize("content", [b"", b"not a checkpoint at all", b"\x08\0\0\0\0\0\0\0{}      "])
+def test_a_damaged_checkpoint_is_refused(tmp_path, preparation, rows, content):
+    (tmp_path / "run").write_bytes(content)
+    with pytest.raises(StorageError, match="is not a checkpoint, or is damaged: delete it to start anew"):
+        fit(BUILD["hnn"](preparation.sizes), *rows, QUICK, checkpoint=tmp_path / "run")
+
+
+def test_a_loss_that_is_not_finite_ends_with_an_explanation_and_sound_weights(preparation, rows):
+    model = BUILD["sde_hnn"](preparation.sizes)
+    broken = preparation.windows(wave(), split(600).train)
+    broken._y = broken._y.clone()
+    broken._y[100] = float("inf")
+    with pytest.raises(TrainingError, match=r"the loss became .* in epoch 1, step .* smaller learning_rate than 0.002"):
+        fit(model, broken, rows[1], QUICK)
+    assert all(tensor.isfinite().all() for tensor in model.state_dict().values())
+
+
+def test_schedule_rises_then_falls():
+    rates = [Training().rate(i / 100) for i in range(101)]
+    assert max(rates) == pytest.approx(2e-3)
+    assert rates.index(max(rates)) == 30
+    assert rates == sorted(rates[:31]) + sorted(rates[31:], reverse=True)
+    assert {Training.paper().rate(share) for share in (0, 0.5, 1)} == {1e-3}
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({"epochs": 0}, "epochs"),
+        ({"batch_size": 0}, "batch_size"),
+        ({"learning_rate": -1}, "learning_rate"),
+        ({"lr": 1}, "lr"),
+    ],
+)
+def test_bad_training_settings_are_refused_by_name(settings, name):
+    with pytest.raises(ValueError, match=name):
+        Training(**settings)
