@@ -16,10 +16,10 @@ lint: .venv/installed-test
 bench: bench-core
 
 bench-core: .venv/installed
-	$(BIN)/python benchmarks/core.py
+	$(BIN)/python benchmarks/metro.py bars
 
 paper: .venv/installed
-	$(BIN)/python benchmarks/literal.py
+	$(BIN)/python benchmarks/metro.py literal
 
 clean:
 	rm -rf .venv build demo src/itocast.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -72,16 +72,17 @@ def largest_jacobian_norm(f, shape, points=6):
     return max(jacobian_norm(f, x) for x in at)
 
 
-def open_gates(lstm, weight=None):
-    """An LSTM that adds up tanh(weight · x), the identity if no weight is given."""
+def open_gates(lstm, weight, gate=2):
+    """One gate reads weight · x, the others are held open; with gate 2 the LSTM adds up tanh(weight · x)."""
     size = lstm.hidden_size
+    rows = slice(gate * size, (gate + 1) * size)
     with torch.no_grad():
         for name, parameter in lstm.named_parameters():
-            nn.init.zeros_(parameter)
+            parameter.fill_(30.0 if name.startswith("bias_ih") else 0.0)
             if name.startswith("weight_ih"):
-                parameter[2 * size : 3 * size] = torch.eye(size) if weight is None else weight
+                parameter[rows] = weight
             if name.startswith("bias_ih"):
-                parameter[: 2 * size] = parameter[3 * size :] = 30.0
+                parameter[rows] = 0.0
     return lstm.double()
 
 
@@ -134,7 +135,7 @@ def test_dropout_counts_while_it_is_on(dropout):
 
 
 def test_dropout_between_the_layers_of_an_lstm_counts_while_it_is_on():
-    lstm = open_gates(nn.LSTM(8, 8, num_layers=2, dropout=0.75, batch_first=True))
+    lstm = open_gates(nn.LSTM(8, 8, num_layers=2, dropout=0.75, batch_first=True), torch.eye(8))
 
     def f(x):
         torch.manual_seed(0)  # the same components are dropped in every call
@@ -187,6 +188,26 @@ def test_bound_of_an_lstm_with_open_gates_is_attained(length):
     expected = (torch.linalg.matrix_norm(weight, ord=2) * running_sum).item()
     assert jacobian_norm(output(lstm), torch.zeros(length, 3, dtype=torch.float64)) == pytest.approx(expected, rel=1e-5)
     assert lipschitz_bound(lstm, length).value == pytest.approx(expected, rel=1e-5)
+
+
+def test_bound_of_an_lstm_with_feedback_is_attained():
+    """With open gates, h_t = h_{t-1} + tanh(w x_t + u h_{t-1}): at zero, h_t answers x_s by w (1 + u)^(t - s)."""
+    w, u, length = 0.7, 0.4, 4
+    lstm = open_gates(nn.LSTM(1, 1, batch_first=True), w)
+    with torch.no_grad():
+        lstm.weight_hh_l0[2] = u
+    answers = [[w * (1 + u) ** (t - s) if s <= t else 0.0 for s in range(length)] for t in range(length)]
+    expected = torch.linalg.matrix_norm(torch.tensor(answers), ord=2).item()
+    assert jacobian_norm(output(lstm), torch.zeros(length, 1, dtype=torch.float64)) == pytest.approx(expected, rel=1e-5)
+    assert lipschitz_bound(lstm, length).value == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize(("gate", "length", "cell"), [(0, 1, 0.5), (1, 2, 1.5), (3, 1, 0.0)])
+def test_bound_of_an_lstm_counts_every_gate(gate, length, cell):
+    """What is lost is the slope of the last tanh at the cell's value; the output gate comes after it."""
+    lstm = open_gates(nn.LSTM(1, 1, batch_first=True), 5.0, gate)
+    slope = jacobian_norm(output(lstm), torch.zeros(length, 1, dtype=torch.float64))
+    assert slope == pytest.approx(lipschitz_bound(lstm, length).value * (1 - math.tanh(cell) ** 2), rel=1e-5)
 
 
 def test_bound_of_an_lstm_grows_with_the_sequence():

@@ -202,6 +202,11 @@ def test_without_diffusion_the_solver_is_plain_euler_exactly(step):
     assert torch.equal(end, plain_euler(z, f, 0.1, 7))
 
 
+def test_without_diffusion_heun_averages_the_drift_of_both_ends():
+    end = solve(torch.ones(1, dtype=torch.float64), lambda z: -z, lambda z: z * 0, 0.1, torch.randn(5, 1), step=heun)
+    assert end.item() == pytest.approx((1 - 0.1 + 0.1**2 / 2) ** 5, rel=1e-12)
+
+
 @pytest.mark.parametrize("gain", [None, 0.3, 50.0])
 @pytest.mark.parametrize("shared", [False, True])
 def test_without_diffusion_the_block_is_plain_euler_exactly(gain, shared):
@@ -314,6 +319,13 @@ def test_gradients_reach_every_parameter_with_every_solver(solver):
         assert parameter.grad.abs().max() > 0, name
 
 
+def test_two_passes_can_share_one_backward_pass(case):
+    block, state = case
+    z = torch.randn(3, *state)
+    (block(z) + block(z)).sum().backward()
+    assert all(torch.isfinite(parameter.grad).all() for parameter in block.parameters())
+
+
 def test_gradient_is_that_of_finite_differences():
     block = SDEBlock(mlp(3), mlp(3), T=1.0).double().eval()
     z = torch.randn(2, 3, dtype=torch.float64)
@@ -369,7 +381,7 @@ def test_eval_result_of_a_row_does_not_depend_on_its_batch(case):
 def test_eval_repeats_bitwise_and_training_does_not(case):
     block, state = case
     z = torch.randn(7, *state)
-    assert not torch.equal(block(z), block(z))
+    assert (block(z) - block(z)).abs().max() > 0.01
     block.eval()
     assert torch.equal(block(z), block(z))
 
@@ -566,20 +578,34 @@ def test_effective_weights_have_norm_one_at_construction(name, training):
 
 
 @pytest.mark.parametrize("name", ["linear", "lstm", "conv1d", "conv2d"])
-def test_norm_follows_the_weights_through_training(name):
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_norm_follows_the_weights_through_training(name, seed):
+    """Updates as large as those of Adam at a rate of 0.001; with far larger ones a single iteration falls behind."""
+    torch.manual_seed(seed)
     make, state = NETWORKS[name]
     spectral, z = SpectralNorm(make()), torch.randn(3, *state)
-    start = {key: value.clone() for key, value in spectral.network.named_parameters()}
+    start = copy.deepcopy(spectral.network)
     for _ in range(200):
         with torch.no_grad():
             for parameter in spectral.network.parameters():
-                parameter += 0.003 * torch.randn_like(parameter)
+                parameter += 0.001 * torch.randn_like(parameter)
+            spectral.train()(z)
+        assert norms(spectral.eval()) == dict.fromkeys(spectral.names, pytest.approx(1, abs=0.02))
+    for weight, old in ((network.get_parameter(n) for network in (spectral.network, start)) for n in spectral.names):
+        assert (weight - old).norm() > 0.03 * old.norm()
+
+
+@pytest.mark.parametrize("name", ["linear", "lstm", "conv1d", "conv2d"])
+def test_norm_returns_to_one_after_a_jump_of_the_weights(name):
+    make, state = NETWORKS[name]
+    spectral, z = SpectralNorm(make()), torch.randn(3, *state)
+    with torch.no_grad():
+        for parameter in spectral.network.parameters():
+            parameter.copy_(torch.randn_like(parameter))
+    assert max(norms(copy.deepcopy(spectral).eval()).values()) > 1.2
+    for _ in range(200):
         spectral(z)
-        spectral.eval()
-        assert norms(spectral) == dict.fromkeys(spectral.names, pytest.approx(1, abs=0.02))
-        spectral.train()
-    moved = (spectral.network.get_parameter(n).sub(start[n]).norm() / start[n].norm() for n in spectral.names)
-    assert min(moved) > 0.05
+    assert norms(spectral.eval()) == dict.fromkeys(spectral.names, pytest.approx(1, abs=1e-3))
 
 
 def test_training_forward_updates_the_buffers_and_eval_forward_does_not(case):

@@ -36,7 +36,7 @@ def demo(
     from itocast.training import Training
 
     torch.set_num_threads(threads)
-    settings = Training(epochs=3) if quick else Training()
+    settings = Training(epochs=8) if quick else Training()
     demo.run(output, seed, settings, rows=8000 if quick else None)
 
 

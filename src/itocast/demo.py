@@ -37,6 +37,8 @@ class Result(NamedTuple):
 
 def run(folder: Path, seed: int = 0, training: Training = Training(), rows: int | None = None) -> dict[str, Result]:
     """Train both models on Metro, score them on the last 20 % and write everything to a folder."""
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"output={str(folder)!r} is not a folder: name another one")
     console = Console()
     source = sources.DATASETS["metro"]
     table = sources.load("metro")
@@ -93,7 +95,7 @@ def _write(folder: Path, results: dict[str, Result], y: Tensor, times: pd.Series
     figure = Figure(figsize=(5.2, 5.2), layout="constrained")
     plots.plot_calibration(laws, y, figure.subplots())
     _figure(folder / "calibration.png", figure)
-    week = (times > times.iloc[-1] - pd.Timedelta(days=7)).to_numpy()
+    week = slice(int(times.searchsorted(times.iloc[-1] - pd.Timedelta(days=7))), None)
     figure = Figure(figsize=(10, 5.4), layout="constrained")
     upper, lower = figure.subplots(2, sharex=True, height_ratios=(2, 1))
     law = results["SDE-HNN"].law[week]

@@ -48,7 +48,8 @@ class Bound(NamedTuple):
         return tuple(f"{where}.{name}" for name in self.unknown)
 
     def then(self, other: Bound) -> Bound:
-        return Bound(self.value * other.value, (*self.unknown, *other.unknown))
+        unknown = (*self.unknown, *other.unknown)
+        return Bound(math.inf if unknown else self.value * other.value, unknown)
 
 
 def lipschitz_bound(module: nn.Module, length: int = 1, name: str = "") -> Bound:
@@ -60,32 +61,18 @@ def lipschitz_bound(module: nn.Module, length: int = 1, name: str = "") -> Bound
     Bound(value=inf, unknown=('1 (LayerNorm)',))
     """
     if isinstance(module, SpectralNorm):
-        with torch.no_grad():
-            return _with_weights(module, length)
-    if isinstance(module, nn.Sequential):
+        return lipschitz_bound(module.normalised(), length, name)
+    if type(module) is nn.Sequential:
         bound = Bound(1.0)
-        for child_name, child in module.named_children():
+        for child_name, child in zip(module._modules, module, strict=True):  # named_children skips a second use
             bound = bound.then(lipschitz_bound(child, length, f"{name}.{child_name}".lstrip(".")))
         return bound
     own = getattr(module, "lipschitz", None)
     rule = own if callable(own) else RULES.get(type(module))
-    if rule is None:
+    value = math.inf if rule is None else rule(length) if callable(own) else rule(module, length)
+    if isinstance(value, Lipschitz) or not math.isfinite(value):  # an SDEBlock has bounds for f and g, not for itself
         return Bound(math.inf, (f"{name or 'itself'} ({type(module).__name__})",))
-    return Bound(float(rule(length) if callable(own) else rule(module, length)))
-
-
-def _with_weights(norm: SpectralNorm, length: int) -> Bound:
-    """The bound of a network under its normalised weights, which stand in for the raw ones meanwhile."""
-    training, raw = norm.training, {name: norm.network.get_parameter(name).clone() for name in norm.names}
-    norm.eval()
-    for name, weight in norm.weights().items():
-        norm.network.get_parameter(name).copy_(weight)
-    try:
-        return lipschitz_bound(norm.network, length)
-    finally:
-        for name, weight in raw.items():
-            norm.network.get_parameter(name).copy_(weight)
-        norm.train(training)
+    return Bound(float(value))
 
 
 def _norm(weight: Tensor) -> float:
@@ -120,6 +107,8 @@ def _lstm(layer: nn.LSTM, length: int) -> float:
             c = c + t / 4 * F + I / 4 + G
             h = A[t] = c + math.tanh(t + 1) / 4 * O
         total *= float(np.linalg.norm(A, 2))
+        if k and layer.training and layer.dropout < 1:
+            total /= 1 - layer.dropout
     return total
 
 
@@ -141,7 +130,7 @@ RULES: dict[type[nn.Module], Callable] = {
     nn.Flatten: _slope(1.0),
     nn.Tanh: _slope(1.0),
     nn.ReLU: _slope(1.0),
-    nn.ELU: lambda layer, length: max(1.0, layer.alpha),
+    nn.ELU: lambda layer, length: max(1.0, abs(layer.alpha)),
     nn.LeakyReLU: lambda layer, length: max(1.0, abs(layer.negative_slope)),
     nn.Softplus: _slope(1.0),
     nn.Sigmoid: _slope(0.25),

@@ -146,7 +146,7 @@ class SDEBlock(nn.Module):
         self.steps = count_steps(T, dt)
         if not 0 <= dropout < 1:
             raise ValueError(f"dropout={dropout}: expected a probability at least 0 and below 1")
-        if gain is not None and not gain > 0:
+        if gain is not None and not 0 < gain < math.inf:
             raise ValueError(f"gain={gain}: expected a positive start value, or None for g as it is")
         if solver not in SOLVERS:
             raise ValueError(f"solver={solver!r}: expected one of {', '.join(SOLVERS)}")
@@ -173,7 +173,8 @@ class SDEBlock(nn.Module):
         f, g = self._field("drift", z), self._field("diffusion", z)
         gain = 1.0 if self.log_gain is None else self.log_gain.exp()
         start = z.expand(paths, *z.shape)  # (paths, rows, *state)
-        return trajectory(start, f, lambda z: g(z) * gain, self.dt, dW, masks, SOLVERS[self.solver].step)
+        masks = None if masks is None else masks.to(z)
+        return trajectory(start, f, lambda z: g(z) * gain, self.dt, dW.to(z), masks, SOLVERS[self.solver].step)
 
     def draw(self, paths: int, rows: int, state: tuple[int, ...], noise: Noise) -> tuple[Tensor, Tensor | None]:
         """Brownian increments and dropout masks for all steps, each (steps, paths, rows or 1, *state)."""
@@ -206,6 +207,10 @@ class SDEBlock(nn.Module):
 
         def field(z: Tensor) -> Tensor:
             out = network(z.flatten(0, 1))
+            if not isinstance(out, Tensor):
+                raise TypeError(
+                    f"{name} gave a {type(out).__name__}: expected a tensor; pass an nn.LSTM itself, unwrapped"
+                )
             if out.shape[1:] != shape[1:]:
                 raise ValueError(
                     f"{name} turned a state of shape {tuple(shape[1:])} into {tuple(out.shape[1:])}: "
@@ -227,5 +232,5 @@ def count_steps(T: float, dt: float) -> int:
     steps = round(T / dt)
     if steps < 1 or not math.isclose(steps * dt, T, rel_tol=1e-9):
         near = max(1, steps)
-        raise ValueError(f"T={T} is not a multiple of dt={dt}: use dt={T / near:g} for {near} steps")
+        raise ValueError(f"T={T} is not a multiple of dt={dt}: use dt={T / near} for {near} steps")
     return steps

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 
 import torch
@@ -12,7 +13,8 @@ from torch.func import functional_call
 class SpectralNorm(nn.Module):
     """A network whose every weight matrix W acts as W / ‖W‖₂, Sec. 4.1.
 
-    ‖W‖₂ follows W by one power iteration a training step, from a start that is exact. Biases and other vectors
+    ‖W‖₂ starts exact and follows W by one power iteration a training step, which leaves the norm that acts within a
+    few percent of 1. Biases and other vectors
     are left as they are; a convolution's kernel counts as the matrix (out, everything else).
 
     >>> layer = SpectralNorm(nn.Linear(4, 4))
@@ -31,18 +33,28 @@ class SpectralNorm(nn.Module):
     def restart(self) -> None:
         """Set the singular vectors exactly; needed after weights were set from outside."""
         for i, name in enumerate(self.names):
+            if not self.network.get_parameter(name).any():
+                raise ValueError(f"weight {name!r} is all zero, so it cannot be normalised: give it random values")
             left, _, right = torch.linalg.svd(self.network.get_parameter(name).detach().flatten(1), full_matrices=False)
             self.register_buffer(f"u{i}", left[:, 0].clone())
             self.register_buffer(f"v{i}", right[0].clone())
 
-    def weights(self) -> dict[str, Tensor]:
-        """The normalised weights by name."""
-        return {name: self._normalised(i, self.network.get_parameter(name)) for i, name in enumerate(self.names)}
+    def weights(self, follow: bool = False) -> dict[str, Tensor]:
+        """The normalised weights by name; `follow` takes a power iteration first."""
+        return {name: self._scaled(i, self.network.get_parameter(name), follow) for i, name in enumerate(self.names)}
 
-    def _normalised(self, i: int, weight: Tensor) -> Tensor:
+    @torch.no_grad()
+    def normalised(self) -> nn.Module:
+        """A copy of the network that holds the normalised weights."""
+        network = copy.deepcopy(self.network)
+        for name, weight in self.weights().items():
+            network.get_parameter(name).copy_(weight)
+        return network
+
+    def _scaled(self, i: int, weight: Tensor, follow: bool) -> Tensor:
         u, v = self.get_buffer(f"u{i}"), self.get_buffer(f"v{i}")
         matrix = weight.flatten(1)
-        if self.training:
+        if follow:
             with torch.no_grad():
                 torch.nn.functional.normalize(matrix.mT @ u, dim=0, out=v)
                 torch.nn.functional.normalize(matrix @ v, dim=0, out=u)
@@ -51,7 +63,7 @@ class SpectralNorm(nn.Module):
 
     def bind(self) -> Callable[[Tensor], Tensor]:
         """The network as a function that shares one normalisation between its calls."""
-        weights = self.weights()
+        weights = self.weights(follow=self.training)
         recurrent = isinstance(self.network, nn.RNNBase)
 
         def call(z: Tensor) -> Tensor:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from itocast.forecast import Forecast, Transformed
+from itocast.forecast import Forecast
+from itocast.transformed import Transformed
 
 
 class Scaler(Protocol):
@@ -60,7 +62,7 @@ class Standard(Affine):
 
     @classmethod
     def fit(cls, values: np.ndarray) -> Self:
-        return cls(values.mean(0), _nonzero(values.std(0)))
+        return cls(np.where(np.ptp(values, axis=0) > 0, values.mean(0), values[0]), _deviation(values))
 
 
 class QuantileNormal:
@@ -71,7 +73,7 @@ class QuantileNormal:
 
     >>> scaler = QuantileNormal.fit(np.arange(101.0)[:, None])
     >>> scaler.transform(np.array([[50.0], [1000.0]])).round(2).tolist()
-    [[0.0], [33.44]]
+    [[0.0], [33.45]]
     """
 
     def __init__(self, knots: list[list[float]], normals: list[list[float]], slopes: list[float]) -> None:
@@ -81,7 +83,7 @@ class QuantileNormal:
     def fit(cls, values: np.ndarray) -> Self:
         columns = [_normal_scores(column) for column in values.T]
         return cls(
-            [c[0].tolist() for c in columns], [c[1].tolist() for c in columns], (1 / _nonzero(values.std(0))).tolist()
+            [c[0].tolist() for c in columns], [c[1].tolist() for c in columns], (1 / _deviation(values)).tolist()
         )
 
     def transform(self, values: np.ndarray) -> np.ndarray:
@@ -91,28 +93,19 @@ class QuantileNormal:
         return np.stack(columns, axis=1)
 
     def unscale(self, law: Forecast) -> Forecast:
-        inverse_slopes = [1 / slope for slope in self.slopes]
-        return Transformed(
-            law,
-            lambda y: self._each(y, self.knots, self.normals, self.slopes),
-            lambda u: self._each(u, self.normals, self.knots, inverse_slopes),
-            self._slope,
-        )
+        return Transformed(law, self)
 
-    def _each(self, values: Tensor, knots: Any, normals: Any, slopes: Any) -> Tensor:
-        """Apply the map of each target along the last axis."""
-        columns = zip(values.double().unbind(-1), knots, normals, slopes, strict=True)
-        return torch.stack([torch.from_numpy(np.asarray(_extend(v.numpy(), k, n, s))) for v, k, n, s in columns], -1)
+    def forward(self, y: Tensor) -> Tensor:
+        return _columns(y, _extend, self.knots, self.normals, self.slopes)
 
-    def _slope(self, y: Tensor) -> Tensor:
-        """The derivative of the map, by the segment that y lies in."""
-        parts = []
-        for values, knots, normals, slope in zip(
-            y.double().unbind(-1), self.knots, self.normals, self.slopes, strict=True
-        ):
-            steps = np.concatenate([[slope], np.diff(normals) / np.diff(knots), [slope]])
-            parts.append(torch.from_numpy(steps[np.searchsorted(knots, values.numpy())]))
-        return torch.stack(parts, -1)
+    def inverse(self, u: Tensor) -> Tensor:
+        return _columns(u, _extend, self.normals, self.knots, [1 / slope for slope in self.slopes])
+
+    def slope(self, y: Tensor) -> Tensor:
+        return _columns(y, _segment_slope, self.knots, self.normals, self.slopes)
+
+    def select(self, target: int) -> QuantileNormal:
+        return QuantileNormal([self.knots[target]], [self.normals[target]], [self.slopes[target]])
 
     def to_dict(self) -> dict[str, Any]:
         return {"knots": self.knots, "normals": self.normals, "slopes": self.slopes}
@@ -120,6 +113,11 @@ class QuantileNormal:
 
 def _nonzero(scale: np.ndarray) -> np.ndarray:
     return np.where(scale > 0, scale, 1.0)
+
+
+def _deviation(values: np.ndarray) -> np.ndarray:
+    """The standard deviation; 1 for a constant column, whatever the rounding of its mean."""
+    return np.where(np.ptp(values, axis=0) > 0, values.std(0), 1.0)
 
 
 def _normal_scores(column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -138,6 +136,18 @@ def _extend(values: np.ndarray, knots: Any, images: Any, slope: float) -> np.nda
     """Linear interpolation that goes on beyond the ends with a given slope."""
     inside = np.interp(values, knots, images)
     return inside + slope * (np.minimum(values - knots[0], 0) + np.maximum(values - knots[-1], 0))
+
+
+def _segment_slope(values: np.ndarray, knots: Any, images: Any, slope: float) -> np.ndarray:
+    """The derivative of `_extend`, by the segment that a value lies in."""
+    steps = np.concatenate([[slope], np.diff(images) / np.diff(knots), [slope]])
+    return steps[np.searchsorted(knots, values)]
+
+
+def _columns(values: Tensor, change: Callable[..., np.ndarray], *columns: Any) -> Tensor:
+    """Apply a change with the parameters of each column along the last axis."""
+    parts = zip(values.double().unbind(-1), *columns, strict=True)
+    return torch.stack([torch.from_numpy(np.asarray(change(part.numpy(), *rest))) for part, *rest in parts], -1)
 
 
 SCALERS: dict[str, type[Scaler]] = {"minmax": MinMax, "standard": Standard, "quantile": QuantileNormal}

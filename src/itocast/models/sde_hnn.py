@@ -36,14 +36,14 @@ class Block(Settings):
 class SDEHNN(Model):
     """Encoder, SDE-block, then means from z_T and variances from g(z_T), Eq. 6 and 7, Fig. 1.
 
-    Deviates from the paper where measurements asked for it: a learned gain of g, three weighted Gaussians a path, means
+    Deviates from the paper where measurements asked for it: a learned gain of g, five weighted Gaussians a path, means
     relative to the last value, and the likelihood of the mixture over paths. `SDEHNN.paper` is the literal form.
 
     >>> import torch
     >>> sizes = Sizes(window=5, targets=1, covariates=4, horizon=1)
     >>> x = Inputs(lags=torch.zeros(7, 5, 1), past=torch.zeros(7, 5, 4), anchor=torch.zeros(7, 1, 1))
     >>> SDEHNN(sizes).eval()(x, paths=8, noise=Noise(seed=0, shared=True))
-    Forecast(paths=8, rows=7, horizon=1, targets=1, components=3)
+    Forecast(paths=8, rows=7, horizon=1, targets=1, components=5)
     """
 
     training_paths = 4
@@ -52,7 +52,7 @@ class SDEHNN(Model):
 
     def __init__(
         self, sizes: Sizes, encoder: Encoder | dict[str, Any] = Encoder(), block: Block | dict[str, Any] = Block(),
-        components: int = 3, relative: bool = True, objective: str = "mixture", seed: int = 0,
+        components: int = 5, relative: bool = True, objective: str = "mixture", seed: int = 0,
     ) -> None:  # fmt: skip
         super().__init__()
         self.sizes = sizes = Sizes(*sizes)

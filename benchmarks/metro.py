@@ -1,0 +1,130 @@
+"""Metro in the paper's protocol: `bars` holds the default SDE-HNN against its bars, `literal` runs the paper's own forms.
+
+Window 5, horizon 1, rows in file order, five numeric columns, no calendar, the last 20 % as test part, one thread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from statistics import mean
+
+import torch
+
+from itocast import __version__, datasets, metrics
+from itocast.data.windows import Preparation, split
+from itocast.fitted import Fitted
+from itocast.models import HNN, SDEHNN, Model
+from itocast.storage import write_bytes
+from itocast.training import Training
+
+RESULTS = Path(__file__).parent / "results"
+SHOWN = {
+    "rmse": ".1f",
+    "r2": ".4f",
+    "crps": ".1f",
+    "nll": ".3f",
+    "cwce": ".2f",
+    "r_cwce": ".3f",
+    "epiw": ".0f",
+    "coverage_95": ".3f",
+}
+Scores = dict[str, float]
+
+
+class Metro:
+    """The data, and one way to train and score a model on them."""
+
+    def __init__(self) -> None:
+        self.table = datasets.load("metro")
+        self.parts = split(len(self.table))
+
+    def run(self, build: Callable[..., Model], training: Training, seed: int, scaling: str = "quantile") -> Scores:
+        """Scores of the test part in vehicles per hour, with seconds of fit and number of parameters."""
+        preparation = Preparation.fit(self.table, self.parts.train, window=5, horizon=1, scaling=scaling)  # type: ignore[arg-type]
+        fitted = Fitted.train(self.table, self.parts, preparation, partial(build, seed=seed), training, seed)
+        law, y = fitted.forecast(self.table, self.parts.test)
+        scores = metrics.evaluate(law, y)
+        history = fitted.history
+        return scores | {"epochs": len(history.epochs), "seconds": history.seconds, "parameters": fitted.parameters}
+
+
+def average(runs: list[Scores]) -> Scores:
+    return {name: mean(run[name] for run in runs) for name in runs[0]}
+
+
+def table(rows: dict[str, Scores]) -> str:
+    """A Markdown table of scores, one row a model."""
+    names = [*SHOWN, "parameters", "epochs", "seconds"]
+    lines = [f"| model | {' | '.join(names)} |", f"|---|{'---:|' * len(names)}"]
+    for model, scores in rows.items():
+        cells = [format(scores[name], SHOWN.get(name, ",.0f")) for name in names]
+        lines.append(f"| {model} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def bars(seeds: int) -> str:
+    """The default SDE-HNN, and the plain network with the same encoder and at least the same time."""
+    metro = Metro()
+    paper = metro.run(HNN.paper, Training.paper(epochs=20), seed=0, scaling="minmax")
+    sde = [metro.run(SDEHNN, Training(), seed) for seed in range(seeds)]
+    epoch = metro.run(HNN, Training(epochs=1), seed=0)["seconds"]
+    long = Training(epochs=max(Training().epochs, round(average(sde)["seconds"] / epoch)), patience=None)
+    hnn = average([metro.run(HNN, long, seed) for seed in range(seeds)])
+    components = SDEHNN(Preparation.fit(metro.table, metro.parts.train).sizes).config["components"]
+    mixed = average([metro.run(partial(HNN, components=components), long, seed) for seed in range(seeds)])
+    best = average(sde)
+    rows = {
+        "SDE-HNN": best,
+        "HNN, same encoder and time": hnn,
+        f"HNN with {components} components, same encoder and time": mixed,
+        "HNN.paper, 20 epochs, 1 seed": paper,
+    }
+    checks = [("CRPS", best["crps"], 183.0), ("RMSE", best["rmse"], 397.0), ("CWCE", best["cwce"], 0.7)]
+    checks += [(f"{name.upper()} of HNN", best[name], hnn[name]) for name in ("rmse", "crps", "nll", "cwce")]
+    checks += [("seconds of HNN.paper for 20 epochs", best["seconds"], paper["seconds"])]
+    lines = [
+        f"- {'met' if value <= bar else 'MISSED'}: {value:.4g} against {name} {bar:.4g}" for name, value, bar in checks
+    ]
+    return f"{table(rows)}\n\nMeans of {seeds} seeds. Bars:\n\n" + "\n".join(lines)
+
+
+def literal(seeds: int, epochs: int = 40) -> str:
+    """The forms of the paper as they stand in it, beside the default."""
+    metro = Metro()
+    training = Training.paper(epochs)
+    run = partial(metro.run, training=training, scaling="minmax")
+    rows = {
+        "HNN.paper": average([run(HNN.paper, seed=seed) for seed in range(seeds)]),
+        "SDEHNN.paper, z the last state": average([run(SDEHNN.paper, seed=seed) for seed in range(seeds)]),
+        "SDEHNN.paper, z the sequence": average(
+            [run(partial(SDEHNN.paper, state="sequence"), seed=seed) for seed in range(seeds)]
+        ),
+        "SDEHNN, default": average([metro.run(SDEHNN, Training(), seed) for seed in range(seeds)]),
+    }
+    return f"{table(rows)}\n\nSeeds: {seeds}; the paper's forms for at most {epochs} epochs."
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=("bars", "literal"))
+    parser.add_argument("--seeds", type=int, default=None, help="3 for bars, 1 for literal")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    what = {"bars": (bars, 3), "literal": (literal, 1)}
+    report, seeds = what[arguments.what]
+    text = report(arguments.seeds or seeds)
+    head = (
+        f"# Metro, paper protocol: {arguments.what}\n\nMade by `python benchmarks/metro.py {arguments.what}` with itocast "
+        f"{__version__}, torch {torch.__version__}, Python {platform.python_version()}, one thread. "
+        "Scores of the test part in vehicles per hour; seconds compare within this run alone.\n\n"
+    )
+    write_bytes(RESULTS / f"metro-{arguments.what}.md", f"{head}{text}\n".encode())
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,5 @@
+"""`python -m itocast` is the command line."""
+
+from itocast.cli import run
+
+run()

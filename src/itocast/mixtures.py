@@ -1,0 +1,66 @@
+"""Numbers of many Gaussian mixtures at once: means, deviations and weights are (points, components), in float64."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+
+def cdf(y: Tensor, means: Tensor, deviations: Tensor, weights: Tensor) -> Tensor:
+    """The mixture's cdf at y (points, levels), exact in the lower tail too."""
+    standard = (means[:, None, :] - y[:, :, None]).div_((deviations * math.sqrt(2))[:, None, :])
+    return 0.5 * torch.bmm(standard.erfc_(), weights[:, :, None])[:, :, 0]
+
+
+def cdf_and_density(y: Tensor, means: Tensor, deviations: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    """Both at y (points, levels), from one standardisation."""
+    standard = (y[:, :, None] - means[:, None, :]).div_((deviations * math.sqrt(2))[:, None, :])
+    reached = 0.5 + 0.5 * torch.bmm(standard.erf(), weights[:, :, None])[:, :, 0]
+    heights = weights / deviations / math.sqrt(2 * math.pi)
+    return reached, torch.bmm(standard.square_().neg_().exp_(), heights[:, :, None])[:, :, 0]
+
+
+def quantile(levels: Tensor, means: Tensor, deviations: Tensor, weights: Tensor) -> Tensor:
+    """Solve cdf(y) = level for ascending levels, (points, levels): a table of the cdf, then safeguarded Newton.
+
+    A mixture's quantile lies between the smallest and the largest quantile of its components, which gives the first
+    brackets. Newton steps that leave their bracket are replaced by halving it.
+    """
+    mixture = (means, deviations, weights)
+    low, high = (means[:, None, :] + deviations[:, None, :] * torch.special.ndtri(levels)[:, None]).aminmax(dim=-1)
+    grid = low[:, :1] + (high[:, -1:] - low[:, :1]) * torch.linspace(0, 1, 64, dtype=torch.float64)
+    y, left, right = _look_up(levels, grid, *cdf_and_density(grid, *mixture))
+    low, high = torch.maximum(low, left), torch.minimum(high, right)
+    y = y.clamp(low, high)
+    tolerance = 1e-10 * torch.minimum(levels, 1 - levels)
+    for _ in range(200):
+        reached, density = cdf_and_density(y, *mixture)
+        error = reached - levels
+        low, high = torch.where(error < 0, y, low), torch.where(error > 0, y, high)
+        newton = y - error / density.clamp(min=1e-300)
+        y = torch.where((newton >= low) & (newton <= high), newton, (low + high) / 2)
+        if bool(((error.abs() <= tolerance) | (high - low <= 4e-16 * y.abs())).all()):
+            break
+    return y
+
+
+def _look_up(levels: Tensor, grid: Tensor, reached: Tensor, density: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """A first guess of the quantiles by cubic interpolation of the inverse cdf, and the grid points around it."""
+    place = torch.searchsorted(reached, levels.expand(len(reached), -1).contiguous()).clamp_(1, grid.shape[1] - 1)
+    (left, right), (below, above), (rise, fall) = (
+        (part.gather(1, place - 1), part.gather(1, place)) for part in (grid, reached, 1 / density.clamp(min=1e-300))
+    )
+    width, height = right - left, (above - below).clamp(min=1e-300)
+    t = ((levels - below) / height).clamp(0, 1)
+    rise, fall = (torch.minimum(slope * height, 3 * width) for slope in (rise, fall))  # keeps the cubic monotone
+    s = 1 - t
+    return left + width * t * t * (3 - 2 * t) + t * s * (rise * s - fall * t), left, right
+
+
+def mean_abs(difference: Tensor, deviation: Tensor) -> Tensor:
+    """E|X| for X ~ N(difference, deviation²)."""
+    z = difference / deviation
+    density = (-0.5 * z.square()).exp() * math.sqrt(2 / math.pi)
+    return deviation * density + difference * (z / math.sqrt(2)).erf()

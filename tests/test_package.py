@@ -1,0 +1,103 @@
+"""The package as a user meets it: imports, command line, demo, examples, documents."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import itocast
+from itocast import cli
+from itocast.fitted import Fitted
+from itocast.lipschitz import RULES
+from itocast.metrics import METRICS
+from itocast.sde import SOLVERS
+
+ROOT = Path(__file__).parent.parent
+
+
+def python(code: str) -> str:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+
+
+def test_import_and_help_do_not_import_torch():
+    assert python("import itocast, sys; print('torch' in sys.modules)").strip() == "False"
+    code = (
+        "import sys; sys.argv = ['itocast', '--help']\n"
+        "from itocast import cli\n"
+        "try: cli.run()\nexcept SystemExit: pass\n"
+        "print('torch' in sys.modules, 'pandas' in sys.modules, 'matplotlib' in sys.modules)"
+    )
+    out = python(code)
+    assert "demo" in out
+    assert out.splitlines()[-1] == "False False False"
+
+
+def test_every_public_name_is_there():
+    for name in itocast.__all__:
+        assert getattr(itocast, name) is not None
+        assert name in dir(itocast)
+    with pytest.raises(AttributeError, match="has no attribute 'Prophet'"):
+        itocast.Prophet  # noqa: B018
+
+
+def test_quick_demo_writes_forecasts_plots_and_models(tmp_path):
+    result = CliRunner().invoke(cli.app, ["demo", "--quick", "-o", str(tmp_path / "out")], env={"COLUMNS": "140"})
+    assert result.exit_code == 0, result.output
+    for column in ("RMSE", "R²", "CRPS", "NLL", "CWCE", "R-CWCE", "EPIW", "in 95 %", "parameters", "fit s"):
+        assert column in result.output
+    assert sorted(os.listdir(tmp_path / "out")) == [
+        "calibration.png", "hnn", "hnn.csv", "sde-hnn", "sde-hnn.csv", "week.png"
+    ]  # fmt: skip
+    frame = pd.read_csv(tmp_path / "out" / "sde-hnn.csv")
+    assert list(frame) == ["ds", "y", "mean", "lo-50", "hi-50", "lo-95", "hi-95", "aleatoric", "epistemic"]
+    assert len(frame) == 1600
+    assert (frame["lo-95"] < frame["lo-50"]).all()
+    assert frame["y"].between(frame["lo-95"], frame["hi-95"]).mean() > 0.85
+    assert Fitted.load(tmp_path / "out" / "sde-hnn").parameters > 10_000
+
+
+def command(*arguments: str) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, "-m", "itocast", *arguments], capture_output=True, text=True, check=False)
+
+
+def test_a_users_mistake_is_a_message_and_an_exit_code(tmp_path):
+    (tmp_path / "file").write_text("")
+    run = command("demo", "--quick", "-o", str(tmp_path / "file"))
+    assert run.returncode == 1
+    assert "is not a folder" in run.stderr
+    assert "Traceback" not in run.stderr
+    assert command("demo", "--threads", "0").returncode == 2
+    assert command("forecast").returncode == 2
+
+
+def test_version():
+    assert command("--version").stdout.strip() == itocast.__version__
+
+
+@pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.stem)
+def test_examples_run(example, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path(str(example), run_name="__main__")
+    assert capsys.readouterr().out
+
+
+def test_documents_name_what_exists():
+    """Files and names that the map from equations to code points to."""
+    text = (ROOT / "docs" / "equations.md").read_text()
+    for path in {word.strip("`") for word in text.replace("|", " ").split() if word.strip("`").endswith(".py")}:
+        assert (ROOT / "src" / "itocast" / path).is_file(), path
+
+
+def test_documents_list_every_registered_name():
+    text = (ROOT / "docs" / "reference.md").read_text()
+    for name in (*SOLVERS, *METRICS, *itocast.datasets.DATASETS):
+        assert f"`{name}`" in text, name
+    for layer in RULES:
+        assert layer.__name__ in text, layer
