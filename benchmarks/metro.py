@@ -1,4 +1,4 @@
-"""Metro in the paper's protocol: `bars` holds the default SDE-HNN against its bars, `literal` runs the paper's own forms.
+"""Metro in the paper's protocol: `bars` holds the default SDE-HNN against its bars, `literal` runs the literal forms.
 
 Window 5, horizon 1, rows in file order, five numeric columns, no calendar, the last 20 % as test part, one thread.
 """
@@ -83,11 +83,12 @@ def bars(seeds: int) -> str:
         f"HNN with {components} components, same encoder and time": mixed,
         "HNN.paper, 20 epochs, 1 seed": paper,
     }
-    checks = [("CRPS", best["crps"], 183.0), ("RMSE", best["rmse"], 397.0), ("CWCE", best["cwce"], 0.7)]
-    checks += [(f"{name.upper()} of HNN", best[name], hnn[name]) for name in ("rmse", "crps", "nll", "cwce")]
-    checks += [("seconds of HNN.paper for 20 epochs", best["seconds"], paper["seconds"])]
+    checks = [("crps", "183", 183.0), ("rmse", "397", 397.0), ("cwce", "0.7", 0.7)]
+    checks += [(name, "that of HNN", hnn[name]) for name in ("rmse", "crps", "nll", "cwce")]
+    checks += [("seconds", "those of HNN.paper", paper["seconds"])]
     lines = [
-        f"- {'met' if value <= bar else 'MISSED'}: {value:.4g} against {name} {bar:.4g}" for name, value, bar in checks
+        f"- {'met' if best[name] <= bar else 'MISSED'}: {name} of SDE-HNN at most {what}, {best[name] / bar:.3f} of it"
+        for name, what, bar in checks
     ]
     return f"{table(rows)}\n\nMeans of {seeds} seeds. Bars:\n\n" + "\n".join(lines)
 
@@ -118,8 +119,8 @@ def main() -> None:
     report, seeds = what[arguments.what]
     text = report(arguments.seeds or seeds)
     head = (
-        f"# Metro, paper protocol: {arguments.what}\n\nMade by `python benchmarks/metro.py {arguments.what}` with itocast "
-        f"{__version__}, torch {torch.__version__}, Python {platform.python_version()}, one thread. "
+        f"# Metro, paper protocol: {arguments.what}\n\nMade by `python benchmarks/metro.py {arguments.what}` "
+        f"with itocast {__version__}, torch {torch.__version__}, Python {platform.python_version()}, one thread. "
         "Scores of the test part in vehicles per hour; seconds compare within this run alone.\n\n"
     )
     write_bytes(RESULTS / f"metro-{arguments.what}.md", f"{head}{text}\n".encode())

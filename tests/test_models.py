@@ -124,7 +124,7 @@ def test_epistemic_part_comes_from_the_noise(preparation, rows):
 def test_theorem_1_holds_for_the_default_model(preparation):
     bounds = SDEHNN(preparation.sizes).block.lipschitz()
     assert bounds.unknown == ()
-    assert pytest.approx(1.3, rel=1e-3) == bounds.K
+    assert pytest.approx(1.1, rel=1e-3) == bounds.K
 
 
 @pytest.mark.parametrize(

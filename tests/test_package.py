@@ -50,7 +50,7 @@ def test_every_public_name_is_there():
 def test_quick_demo_writes_forecasts_plots_and_models(tmp_path):
     result = CliRunner().invoke(cli.app, ["demo", "--quick", "-o", str(tmp_path / "out")], env={"COLUMNS": "140"})
     assert result.exit_code == 0, result.output
-    for column in ("RMSE", "R²", "CRPS", "NLL", "CWCE", "R-CWCE", "EPIW", "in 95 %", "parameters", "fit s"):
+    for column in ("RMSE", "R²", "CRPS", "NLL", "CWCE", "R-CWCE", "EPIW", "inside the 95 %", "parameters", "seconds"):
         assert column in result.output
     assert sorted(os.listdir(tmp_path / "out")) == [
         "calibration.png", "hnn", "hnn.csv", "sde-hnn", "sde-hnn.csv", "week.png"

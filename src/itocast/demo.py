@@ -65,16 +65,23 @@ def run(folder: Path, seed: int = 0, training: Training = Training(), rows: int 
 
 
 def scores_grid(results: dict[str, Result], unit: str) -> Grid:
-    """The scores of all models, one row each."""
-    grid = Grid(title=f"Test part, in {unit}; CWCE, R-CWCE and EPIW over the levels 1 … 99 %", title_justify="left")
-    for column in ("model", "RMSE", "R²", "CRPS", "NLL", "CWCE", "R-CWCE", "EPIW", "in 95 %", "parameters", "fit s"):
-        grid.add_column(column, justify="left" if column == "model" else "right")
-    for name, (fitted, _, s) in results.items():
-        grid.add_row(
-            name, f"{s['rmse']:.1f}", f"{s['r2']:.4f}", f"{s['crps']:.1f}", f"{s['nll']:.3f}", f"{s['cwce']:.2f}",
-            f"{s['r_cwce']:.3f}", f"{s['epiw']:.0f}", f"{100 * s['coverage_95']:.1f} %", f"{fitted.parameters:,}",
-            f"{fitted.history.seconds:.0f}",
-        )  # fmt: skip
+    """The scores of all models, one column each."""
+    grid = Grid("test part", *results, title_justify="left")
+    for column in grid.columns[1:]:
+        column.justify = "right"
+    for name, key, form in (
+        (f"RMSE ({unit})", "rmse", ".1f"),
+        ("R²", "r2", ".4f"),
+        (f"CRPS ({unit})", "crps", ".1f"),
+        ("NLL (nats)", "nll", ".3f"),
+        ("CWCE", "cwce", ".2f"),
+        ("R-CWCE", "r_cwce", ".3f"),
+        (f"EPIW ({unit})", "epiw", ".0f"),
+        ("inside the 95 % interval", "coverage_95", ".1%"),
+    ):
+        grid.add_row(name, *(format(result.scores[key], form) for result in results.values()))
+    grid.add_row("parameters", *(f"{result.fitted.parameters:,}" for result in results.values()))
+    grid.add_row("fit (seconds)", *(f"{result.fitted.history.seconds:.0f}" for result in results.values()))
     return grid
 
 
@@ -95,14 +102,14 @@ def _write(folder: Path, results: dict[str, Result], y: Tensor, times: pd.Series
     figure = Figure(figsize=(5.2, 5.2), layout="constrained")
     plots.plot_calibration(laws, y, figure.subplots())
     _figure(folder / "calibration.png", figure)
-    week = slice(int(times.searchsorted(times.iloc[-1] - pd.Timedelta(days=7))), None)
     figure = Figure(figsize=(10, 5.4), layout="constrained")
     upper, lower = figure.subplots(2, sharex=True, height_ratios=(2, 1))
-    law = results["SDE-HNN"].law[week]
-    plots.plot_intervals(law, y[week], times[week], unit, upper).set_title(
-        "SDE-HNN, one hour ahead: the last week of the test part"
-    )
-    plots.plot_uncertainty(law, times[week], unit, lower)
+    last_week = times > times.iloc[-1] - pd.Timedelta(days=7)
+    hours = np.flatnonzero(last_week & ~times.duplicated())  # the data repeat an hour whose weather changed
+    law = results["SDE-HNN"].law[hours]
+    plots.plot_intervals(law, y[hours], times[hours], unit, upper)
+    upper.set_title("SDE-HNN, one hour ahead: the last week of the test part")
+    plots.plot_uncertainty(law, times[hours], unit, lower)
     _figure(folder / "week.png", figure)
 
 

@@ -26,24 +26,30 @@ def quantile(levels: Tensor, means: Tensor, deviations: Tensor, weights: Tensor)
     """Solve cdf(y) = level for ascending levels, (points, levels): a table of the cdf, then safeguarded Newton.
 
     A mixture's quantile lies between the smallest and the largest quantile of its components, which gives the first
-    brackets. Newton steps that leave their bracket are replaced by halving it.
+    brackets. Newton steps that leave their bracket are replaced by halving it. What is solved drops out.
     """
     mixture = (means, deviations, weights)
     low, high = (means[:, None, :] + deviations[:, None, :] * torch.special.ndtri(levels)[:, None]).aminmax(dim=-1)
     grid = low[:, :1] + (high[:, -1:] - low[:, :1]) * torch.linspace(0, 1, 64, dtype=torch.float64)
     y, left, right = _look_up(levels, grid, *cdf_and_density(grid, *mixture))
     low, high = torch.maximum(low, left), torch.minimum(high, right)
-    y = y.clamp(low, high)
-    tolerance = 1e-10 * torch.minimum(levels, 1 - levels)
+    y, level = y.clamp(low, high), levels.expand_as(y)
+    solution, open_ = torch.empty_like(y).view(-1), torch.arange(y.numel())
     for _ in range(200):
         reached, density = cdf_and_density(y, *mixture)
-        error = reached - levels
+        error = reached - level
         low, high = torch.where(error < 0, y, low), torch.where(error > 0, y, high)
         newton = y - error / density.clamp(min=1e-300)
         y = torch.where((newton >= low) & (newton <= high), newton, (low + high) / 2)
-        if bool(((error.abs() <= tolerance) | (high - low <= 4e-16 * y.abs())).all()):
+        solution[open_] = y.reshape(-1)
+        wrong = (error.abs() > 1e-10 * torch.minimum(level, 1 - level)) & (high - low > 4e-16 * y.abs())
+        if not wrong.any():
             break
-    return y
+        open_ = open_[wrong.reshape(-1)]
+        y, low, high, level = (part[wrong][:, None] for part in (y, low, high, level))
+        point = open_ // len(levels)
+        mixture = (means[point], deviations[point], weights[point])
+    return solution.view(len(means), len(levels))
 
 
 def _look_up(levels: Tensor, grid: Tensor, reached: Tensor, density: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -53,7 +53,7 @@ class Encoder(Settings):
     layers: int = Field(2, ge=1)
     frequencies: int = Field(16, ge=0, description="of the periodic embedding of each lag; 0 for none")
     embedding: int = Field(8, ge=1)
-    dropout: float = Field(0.1, ge=0, lt=1, description="of hidden units, in training alone; mlp")
+    dropout: float = Field(0.15, ge=0, lt=1, description="of hidden units, in training alone; mlp")
 
     def build(self, sizes: Sizes, keep_time: bool = False) -> nn.Module:
         """A network from Inputs to (rows, dim), or to (rows, window, dim) where a recurrent one keeps the time axis."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
 
 from itocast import metrics
@@ -48,9 +49,7 @@ def plot_intervals(law: Forecast, y: Any, x: Any, unit: str = "", ax: Axes | Non
     ax.plot(x, law.mean[:, 0, 0].numpy(), color=BLUE, lw=1.2, label="mean")
     ax.plot(x, truth, ".", color=ORANGE, ms=4, label="observed")
     ax.set_ylabel(unit)
-    ax.legend(loc="upper left", ncols=4, frameon=False)
-    ax.margins(x=0.01, y=0.15)
-    return ax
+    return _finish(ax, columns=4)
 
 
 def plot_uncertainty(law: Forecast, x: Any, unit: str = "", ax: Axes | None = None) -> Axes:
@@ -60,8 +59,17 @@ def plot_uncertainty(law: Forecast, x: Any, unit: str = "", ax: Axes | None = No
         ax.plot(x, variance[:, 0, 0].sqrt().numpy(), color=colour, lw=1.5, label=name)
     ax.set_ylabel(f"deviation\n({unit})" if unit else "deviation")
     ax.set_ylim(bottom=0)
-    ax.legend(loc="upper left", ncols=2, frameon=False)
-    ax.margins(x=0.01, y=0.25)
+    return _finish(ax, columns=2)
+
+
+def _finish(ax: Axes, columns: int) -> Axes:
+    """Room above the curves for a legend in one line, and short dates."""
+    low, high = ax.get_ylim()
+    ax.set_ylim(low, high + (0.15 if columns > 2 else 0.3) * (high - low))
+    ax.legend(loc="upper left", ncols=columns, frameon=False)
+    ax.margins(x=0.01)
+    if isinstance(ax.xaxis.get_major_locator(), AutoDateLocator):
+        ax.xaxis.set_major_formatter(ConciseDateFormatter(ax.xaxis.get_major_locator()))
     return ax
 
 

@@ -140,7 +140,7 @@ class SDEBlock(nn.Module):
 
     def __init__(
         self, drift: nn.Module, diffusion: nn.Module, T: float = 3.0, dt: float = 0.5, dropout: float = 0.2,
-        gain: float | None = 0.3, solver: str = "euler_maruyama", seed: int = 0,
+        gain: float | None = 0.1, solver: str = "euler_maruyama", seed: int = 0,
     ) -> None:  # fmt: skip
         super().__init__()
         self.steps = count_steps(T, dt)

@@ -35,14 +35,14 @@ class Batches(Protocol):
 class Training(Settings):
     """How to train; the defaults are those of the default SDE-HNN."""
 
-    epochs: int = Field(30, ge=1)
+    epochs: int = Field(50, ge=1)
     batch_size: int = Field(512, ge=1)
     learning_rate: float = Field(2e-3, gt=0, description="the highest of the schedule")
     weight_decay: float = Field(1e-2, ge=0)
     optimiser: Literal["adamw", "adam"] = "adamw"
     schedule: Literal["one-cycle", "constant"] = "one-cycle"
     clip: float = Field(10.0, gt=0, description="largest norm of the gradient")
-    patience: int | None = Field(10, ge=1, description="epochs without a better validation law before stopping")
+    patience: int | None = Field(20, ge=1, description="epochs without a better validation law before stopping")
 
     @classmethod
     def paper(cls, epochs: int = 200) -> Training:

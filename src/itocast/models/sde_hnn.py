@@ -18,9 +18,9 @@ class Block(Settings):
 
     kind: Literal["linear", "lstm"] = Field("linear", description="linear: a linear layer and tanh")
     T: float = 3.0
-    dt: float = 0.75
+    dt: float = 1.5
     dropout: float = 0.2
-    gain: float | None = 0.3
+    gain: float | None = 0.1
     solver: str = "euler_maruyama"
     state: Literal["last", "sequence"] = Field("last", description="what z is, for a recurrent encoder")
 
@@ -46,8 +46,8 @@ class SDEHNN(Model):
     Forecast(paths=8, rows=7, horizon=1, targets=1, components=5)
     """
 
-    training_paths = 4
-    validation_paths = 8
+    training_paths = 2
+    validation_paths = 4
     paths = 32
 
     def __init__(
