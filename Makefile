@@ -16,6 +16,7 @@ lint: .venv/installed-test
 bench: bench-core
 
 bench-core: .venv/installed
+	$(BIN)/python benchmarks/solvers.py
 	$(BIN)/python benchmarks/metro.py bars
 
 paper: .venv/installed

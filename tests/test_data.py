@@ -159,7 +159,7 @@ def frame(**columns):
         (frame(y=[1, None, None]), {"targets": ["y"]}, r"column 'y' is missing or infinite in 2 rows \(1, 2\)"),
         (frame(y=[1, np.inf, 2]), {"targets": ["y"]}, r"column 'y' is missing or infinite in 1 row \(1\)"),
         (frame(y=["a", "b", "c"]), {"targets": ["y"]}, "column 'y' in targets holds .*, not numbers"),
-        (frame(t=["2024", "soon", "2025"]), {"targets": ["y"], "time": "t"}, r"no readable time in 1 row \(1\).*'soon'"),
+        (frame(t=["2024", "soon", "2025"]), {"targets": ["y"], "time": "t"}, r"readable time in 1 row \(1\).*'soon'"),
         (frame(t=[3, 2, 4]), {"targets": ["y"], "time": "t"}, r"goes back in 1 row \(1\): pass order='sort'"),
         (frame(), {"targets": ["y"], "time": "t", "order": "random"}, "order='random': expected 'check' or 'sort'"),
         ("no/such.csv", {"targets": ["y"]}, "source='no/such.csv': there is no such file"),

@@ -151,6 +151,18 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path, preparation, rows):
         fit(BUILD["sde_hnn"](preparation.sizes), *rows, QUICK, checkpoint=tmp_path / "run")
 
 
+def test_a_checkpoint_of_other_data_is_refused(tmp_path, preparation, rows, parts):
+    fit(BUILD["hnn"](preparation.sizes), *rows, QUICK, checkpoint=tmp_path / "run")
+    other = wave(seed=1)
+    with pytest.raises(ValueError, match="is of another run: its data is"):
+        fit(
+            BUILD["hnn"](preparation.sizes),
+            *(preparation.windows(other, part) for part in (parts.train, parts.validation)),
+            QUICK,
+            checkpoint=tmp_path / "run",
+        )
+
+
 @pytest.mark.parametrize("content", [b"", b"not a checkpoint at all", b"\x08\0\0\0\0\0\0\0{}      "])
 def test_a_damaged_checkpoint_is_refused(tmp_path, preparation, rows, content):
     (tmp_path / "run").write_bytes(content)

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 from rich.console import Console
@@ -50,7 +51,13 @@ def run(folder: Path, seed: int = 0, training: Training = Training(), rows: int 
     results: dict[str, Result] = {}
     for name, build in MODELS.items():
         console.print(f"Training {name} …")
-        fitted = Fitted.train(table, parts, preparation, partial(build, seed=seed), training, seed)
+        try:
+            fitted = Fitted.train(table, parts, preparation, partial(build, seed=seed), training, seed)
+        except KeyboardInterrupt:
+            if not results:
+                raise
+            console.print(f"Interrupted: {name} is left out.")
+            break
         law, y = fitted.forecast(table, parts.test)
         results[name] = Result(fitted, law, metrics.evaluate(law, y))
         fitted.save(folder / name.lower())

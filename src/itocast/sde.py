@@ -170,7 +170,7 @@ class SDEBlock(nn.Module):
         """The states after each step of several paths that start at z, each (paths, rows, *state)."""
         rows, *state = z.shape
         dW, masks = self.draw(paths, rows, tuple(state), noise)
-        f, g = self._field("drift", z), self._field("diffusion", z)
+        f, g = (self._field(name, z.shape[1:], follow=self.training) for name in ("drift", "diffusion"))
         gain = 1.0 if self.log_gain is None else self.log_gain.exp()
         start = z.expand(paths, *z.shape)  # (paths, rows, *state)
         masks = None if masks is None else masks.to(z)
@@ -185,7 +185,7 @@ class SDEBlock(nn.Module):
 
     def diffuse(self, z: Tensor) -> Tensor:
         """g(z) for states (paths, rows, *state), without gain and mask: what the variance layer reads, Eq. 7."""
-        return self._field("diffusion", z[0])(z)
+        return self._field("diffusion", z.shape[2:], follow=False)(z)
 
     def lipschitz(self, length: int = 1) -> Lipschitz:
         """Proven upper bounds for f and for gain·g, so that Theorem 1's condition can be checked.
@@ -200,10 +200,9 @@ class SDEBlock(nn.Module):
         f, g = lipschitz_bound(self.drift, length), lipschitz_bound(self.diffusion, length)
         return Lipschitz(f.value, gain * g.value, (*f.unknown_in("drift"), *g.unknown_in("diffusion")))
 
-    def _field(self, name: str, z: Tensor) -> Field:
+    def _field(self, name: str, state: torch.Size, follow: bool) -> Field:
         """One of the two networks with its weights normalised once, on states (paths, rows, *state)."""
-        network = getattr(self, name).bind()
-        shape = z.shape
+        network = getattr(self, name).bind(follow)
 
         def field(z: Tensor) -> Tensor:
             out = network(z.flatten(0, 1))
@@ -211,9 +210,9 @@ class SDEBlock(nn.Module):
                 raise TypeError(
                     f"{name} gave a {type(out).__name__}: expected a tensor; pass an nn.LSTM itself, unwrapped"
                 )
-            if out.shape[1:] != shape[1:]:
+            if out.shape[1:] != state:
                 raise ValueError(
-                    f"{name} turned a state of shape {tuple(shape[1:])} into {tuple(out.shape[1:])}: "
+                    f"{name} turned a state of shape {tuple(state)} into {tuple(out.shape[1:])}: "
                     "it must keep the shape; set its output size to its input size"
                 )
             return out.unflatten(0, z.shape[:2])

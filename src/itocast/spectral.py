@@ -14,8 +14,8 @@ class SpectralNorm(nn.Module):
     """A network whose every weight matrix W acts as W / ‖W‖₂, Sec. 4.1.
 
     ‖W‖₂ starts exact and follows W by one power iteration a training step, which leaves the norm that acts within a
-    few percent of 1. Biases and other vectors
-    are left as they are; a convolution's kernel counts as the matrix (out, everything else).
+    few percent of 1. Biases and other vectors are left as they are; a convolution's kernel counts as the matrix
+    (out, everything else).
 
     >>> layer = SpectralNorm(nn.Linear(4, 4))
     >>> round(torch.linalg.matrix_norm(layer.weights()["weight"], ord=2).item(), 4)
@@ -61,9 +61,9 @@ class SpectralNorm(nn.Module):
             u, v = u.clone(), v.clone()  # the next update must not reach into this step's backward pass
         return weight / torch.dot(u, matrix @ v)
 
-    def bind(self) -> Callable[[Tensor], Tensor]:
+    def bind(self, follow: bool = False) -> Callable[[Tensor], Tensor]:
         """The network as a function that shares one normalisation between its calls."""
-        weights = self.weights(follow=self.training)
+        weights = self.weights(follow)
         recurrent = isinstance(self.network, nn.RNNBase)
 
         def call(z: Tensor) -> Tensor:
@@ -75,4 +75,4 @@ class SpectralNorm(nn.Module):
         return call
 
     def forward(self, z: Tensor) -> Tensor:
-        return self.bind()(z)
+        return self.bind(follow=self.training)(z)
