@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import platform
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -47,9 +48,11 @@ class Metro:
         preparation = Preparation.fit(self.table, self.parts.train, window=5, horizon=1, scaling=scaling)  # type: ignore[arg-type]
         fitted = Fitted.train(self.table, self.parts, preparation, partial(build, seed=seed), training, seed)
         law, y = fitted.forecast(self.table, self.parts.test)
-        scores = metrics.evaluate(law, y)
         history = fitted.history
-        return scores | {"epochs": len(history.epochs), "seconds": history.seconds, "parameters": fitted.parameters}
+        run = {"epochs": len(history.epochs), "seconds": history.seconds, "parameters": fitted.parameters}
+        scores = metrics.evaluate(law, y) | run
+        print(fitted.model.__class__.__name__, f"{seed=}", {k: round(v, 3) for k, v in scores.items()}, file=sys.stderr)
+        return scores
 
 
 def average(runs: list[Scores]) -> Scores:

@@ -46,9 +46,10 @@ def run() -> None:
 
     try:
         app()
-    except KeyboardInterrupt:
-        Console(stderr=True).print("Interrupted.")
-        raise SystemExit(130) from None
-    except (ValueError, TypeError, OSError) as error:
+    except SystemExit as stop:
+        if stop.code == 130:
+            Console(stderr=True).print("Interrupted: what was finished is kept.")
+        raise
+    except (ValueError, ArithmeticError, OSError) as error:
         Console(stderr=True).print(f"[red]Error:[/red] {error}", soft_wrap=True, highlight=False)
         raise SystemExit(1) from None

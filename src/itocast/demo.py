@@ -58,9 +58,9 @@ def run(folder: Path, seed: int = 0, training: Training = Training(), rows: int 
                 raise
             console.print(f"Interrupted: {name} is left out.")
             break
+        fitted.save(folder / name.lower())
         law, y = fitted.forecast(table, parts.test)
         results[name] = Result(fitted, law, metrics.evaluate(law, y))
-        fitted.save(folder / name.lower())
         if fitted.history.stopped == "interrupted":
             console.print(f"Interrupted: {name} keeps its weights of epoch {fitted.history.best}.")
             break

@@ -85,7 +85,7 @@ class History:
         return sum(epoch["seconds"] for epoch in self.epochs)
 
 
-class TrainingError(RuntimeError):
+class TrainingError(ArithmeticError):
     """Training cannot go on."""
 
 
