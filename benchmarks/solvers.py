@@ -51,9 +51,12 @@ def on_ornstein_uhlenbeck(step: Step) -> float:
 
 
 def main() -> None:
-    print("| solver | stated order | on geometric Brownian motion | on Ornstein-Uhlenbeck |\n|---|---:|---:|---:|")
+    print("| solver | stated order | on geometric Brownian motion | on Ornstein-Uhlenbeck | bars |")
+    print("|---|---:|---:|---:|---|")
     for name, (step, order) in SOLVERS.items():
-        print(f"| {name} | {order} | {on_geometric_brownian_motion(step):.2f} | {on_ornstein_uhlenbeck(step):.2f} |")
+        multiplicative, additive = on_geometric_brownian_motion(step), on_ornstein_uhlenbeck(step)
+        met = abs(multiplicative - order) <= (0.1 if order == 0.5 else 0.15) and abs(additive - 1) <= 0.1
+        print(f"| {name} | {order} | {multiplicative:.2f} | {additive:.2f} | {'met' if met else 'MISSED'} |")
 
 
 if __name__ == "__main__":

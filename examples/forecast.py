@@ -27,7 +27,9 @@ law, y = fitted.forecast(table, parts.test)  # six steps ahead from every hour o
 scores = metrics.evaluate(law, y)
 print(f"RMSE {scores['rmse']:.2f} (the noise alone: {np.sqrt(4.5):.2f}), in 95 %: {100 * scores['coverage_95']:.1f} %")
 low, high = law.interval(level=95)
-print(f"next hour: {law.mean[-1, 0, 0]:.1f}, 95 % interval [{low[-1, 0, 0]:.1f}, {high[-1, 0, 0]:.1f}]")
+for step in range(law.shape[1]):
+    bounds = f"[{low[-1, step, 0]:.1f}, {high[-1, step, 0]:.1f}]"
+    print(f"{step + 1} h ahead: {law.mean[-1, step, 0]:.1f}, 95 % interval {bounds}, observed {y[-1, step, 0]:.1f}")
 
 fitted.save("model")
 again, _ = Fitted.load("model").forecast(table, parts.test)

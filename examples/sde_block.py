@@ -6,6 +6,7 @@ from torch import nn
 from itocast import SDEBlock
 from itocast.sde import Noise
 
+torch.manual_seed(0)  # for the first weights of the layers
 random = torch.Generator().manual_seed(0)
 x = torch.randn(400, 2, generator=random)
 label = (x.square().sum(1) > 1.4).long()

@@ -140,6 +140,9 @@ def test_preparation_survives_json(table, parts, preparation):
         assert torch.equal(one, two)
 
 
+SUMMER_TIME = ["2024-03-30T00:00+01:00", "2024-03-31T12:00+02:00", "2024-04-01T00:00+02:00"]
+
+
 def frame(**columns):
     return pd.DataFrame(
         {"t": ["2024-01-01", "2024-01-02", "2024-01-03"], "y": [1.0, 2.0, 3.0], "x": [1, 2, 3], **columns}
@@ -162,6 +165,9 @@ def frame(**columns):
         (frame(t=["2024", "soon", "2025"]), {"targets": ["y"], "time": "t"}, r"readable time in 1 row \(1\).*'soon'"),
         (frame(t=[3, 2, 4]), {"targets": ["y"], "time": "t"}, r"goes back in 1 row \(1\): pass order='sort'"),
         (frame(), {"targets": ["y"], "time": "t", "order": "random"}, "order='random': expected 'check' or 'sort'"),
+        (frame()[:0], {"targets": ["y"]}, "source holds no rows"),
+        (pd.concat([frame(), frame()["y"]], axis=1), {"targets": ["y"]}, "column 'y' is there twice: rename one"),
+        (frame(t=SUMMER_TIME), {"targets": ["y"], "time": "t"}, "mixes offsets from UTC: convert it"),
         ("no/such.csv", {"targets": ["y"]}, "source='no/such.csv': there is no such file"),
     ],
 )  # fmt: skip
@@ -192,13 +198,30 @@ def test_csv_files_are_read_and_broken_ones_named(tmp_path):
     [
         ({"window": 0}, "window=0: expected a whole number of rows, at least 1"),
         ({"horizon": -1}, "horizon=-1"),
-        ({"scaling": "log"}, "scaling='log': expected one of quantile, minmax"),
+        ({"scaling": "log"}, "scaling='log': expected one of quantile, rank, minmax"),
         ({"train": range(1)}, "train holds 1 rows"),
     ],
 )
 def test_bad_preparation_is_refused(table, parts, arguments, message):
     with pytest.raises(ValueError, match=message):
         Preparation.fit(table, **{"train": parts.train, **arguments})
+
+
+def test_dates_and_times_may_stand_in_one_column():
+    times = read_table(frame(t=["2024-01-01", "2024-01-01 01:00", "2024-01-02"]), targets=["y"], time="t").frame["t"]
+    assert times.iloc[1] == pd.Timestamp("2024-01-01 01:00")
+
+
+def test_a_table_without_a_column_is_refused(table, parts, preparation):
+    other = read_table(table.frame, targets=["load", "price"])
+    with pytest.raises(ValueError, match=r"table has no 'heat' in covariates: read it with covariates=\['heat'\]"):
+        preparation.windows(other, parts.test)
+
+
+@pytest.mark.parametrize("part", [range(500, 700), range(-5, 100), range(0, 100, 2)])
+def test_a_part_outside_the_table_is_refused(table, preparation, part):
+    with pytest.raises(ValueError, match=r"expected rows of the table, range\(0, 600\) or a part of it"):
+        preparation.windows(table, part)
 
 
 def test_a_part_without_a_window_is_refused(table, preparation):

@@ -613,3 +613,15 @@ def test_numpy_arrays_of_any_layout_are_taken(layout):
     values = np.array([0.5, -1.0, 2.0])  # pandas 3 hands out read-only arrays
     expected = norm.logpdf(values)
     np.testing.assert_allclose(normal_law(np.zeros(3), 1.0).log_prob(layout(values)).flatten(), expected)
+
+
+def test_rows_by_position():
+    law = random_law(70)
+    rows = list(law)
+    assert len(rows) == len(law)
+    torch.testing.assert_close(Forecast.cat(rows).mean, law.mean)
+    torch.testing.assert_close(law[np.int64(-1)].mean, law.mean[-1:])
+    torch.testing.assert_close(law.select(-1, 0).mean, law.mean[:, -1:, :1])
+    with pytest.raises(IndexError, match="row 99: there are"):
+        law[99]
+    assert law.interval(np.int64(90))[0].shape == law.shape

@@ -143,8 +143,8 @@ def test_dropout_between_the_layers_of_an_lstm_counts_while_it_is_on():
 
     slope = jacobian_norm(f, torch.zeros(1, 8, dtype=torch.float64))
     assert slope == pytest.approx(4.0)
-    assert slope <= lipschitz_bound(lstm).value
-    assert lipschitz_bound(lstm.eval()).value == pytest.approx(1.0, rel=1e-5)
+    assert slope <= lipschitz_bound(lstm, length=1).value
+    assert lipschitz_bound(lstm.eval(), length=1).value == pytest.approx(1.0, rel=1e-5)
 
 
 def test_layers_used_twice_count_twice():
@@ -271,13 +271,23 @@ def opaque():
     ids=["layer norm", "batch norm", "own module", "groups", "padding", "bidirectional", "projected", "block"],
 )
 def test_layers_without_a_bound_give_infinity_and_their_name(make, kind):
-    assert lipschitz_bound(make()) == (math.inf, (f"itself ({kind})",))
-    assert lipschitz_bound(nn.Sequential(nn.Tanh(), mlp(), make())) == (math.inf, (f"2 ({kind})",))
-    bounds = SDEBlock(mlp(), nn.Sequential(mlp(), make())).lipschitz()
+    assert lipschitz_bound(make(), length=1) == (math.inf, (f"itself ({kind})",))
+    assert lipschitz_bound(nn.Sequential(nn.Tanh(), mlp(), make()), length=1) == (math.inf, (f"2 ({kind})",))
+    bounds = SDEBlock(mlp(), nn.Sequential(mlp(), make())).lipschitz(length=1)
     assert math.isfinite(bounds.f)
     assert bounds.g == bounds.K == math.inf
     assert bounds.unknown == (f"diffusion.1 ({kind})",)
     assert f"no bound is known for diffusion.1 ({kind}), so Theorem 1 is not shown to hold" in str(bounds)
+
+
+def test_an_lstm_has_no_bound_before_its_length_is_known():
+    def lstm():
+        return nn.LSTM(4, 4, batch_first=True)
+
+    block = SDEBlock(lstm(), lstm())
+    assert block.lipschitz().unknown == ("drift.itself (LSTM, pass length=)", "diffusion.itself (LSTM, pass length=)")
+    assert "Theorem 1 is not shown to hold" in str(block.lipschitz())
+    assert block.lipschitz(length=1).f < block.lipschitz(length=5).f < math.inf
 
 
 def test_all_unknown_layers_are_named_with_their_place():
@@ -314,7 +324,7 @@ def test_bounds_without_unknown_layers_say_that_the_theorem_holds():
 def test_a_module_with_its_own_bound_is_used():
     own = layer(lambda z: 3 * z)
     own.lipschitz = lambda length: 3.0 * length
-    assert lipschitz_bound(own) == (3.0, ())
+    assert lipschitz_bound(own, length=1) == (3.0, ())
     assert lipschitz_bound(nn.Sequential(own, nn.Sigmoid()), length=4) == (3.0, ())
     assert SDEBlock(own, mlp(), gain=None).lipschitz(length=2).f == 6.0
 

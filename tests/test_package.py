@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import runpy
+import signal
 import subprocess
 import sys
+from itertools import chain
 from pathlib import Path
 
 import pandas as pd
@@ -14,10 +17,14 @@ from typer.testing import CliRunner
 
 import itocast
 from itocast import cli
+from itocast.calibration import CALIBRATORS
+from itocast.data.windows import SCALINGS
 from itocast.fitted import Fitted
 from itocast.lipschitz import RULES
 from itocast.metrics import METRICS
+from itocast.models import MODELS, OBJECTIVES
 from itocast.sde import SOLVERS
+from itocast.training import Training
 
 ROOT = Path(__file__).parent.parent
 
@@ -77,6 +84,25 @@ def test_a_users_mistake_is_a_message_and_an_exit_code(tmp_path):
     assert command("forecast").returncode == 2
 
 
+@pytest.mark.parametrize(("line", "code"), [("Training SDE-HNN", 130), ("Training HNN", 0)])
+def test_an_interrupted_demo_says_so_and_keeps_what_was_finished(tmp_path, line, code):
+    child = subprocess.Popen(
+        [sys.executable, "-m", "itocast", "demo", "-o", str(tmp_path / "out"), *([] if code else ["--quick"])],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )  # fmt: skip
+    for said in child.stdout:
+        if line in said:
+            break
+    child.send_signal(signal.SIGINT)
+    out, error = child.communicate()
+    assert child.returncode == code
+    assert "Interrupted" in (error if code else out)
+    assert "Traceback" not in error
+    assert "training" not in error  # no progress bar where there is no terminal
+    assert (tmp_path / "out" / "sde-hnn.csv").exists() == (code == 0)
+
+
 def test_version():
     assert command("--version").stdout.strip() == itocast.__version__
 
@@ -88,8 +114,13 @@ def test_examples_run(example, capsys, tmp_path, monkeypatch):
     assert capsys.readouterr().out
 
 
-def test_documents_name_what_exists():
-    """Files and names that the map from equations to code points to."""
+@pytest.mark.parametrize("document", [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")], ids=lambda path: path.name)
+def test_links_lead_to_files(document):
+    for link in re.findall(r"\]\(([^)#:]+)\)", document.read_text()):
+        assert (document.parent / link).exists(), link
+
+
+def test_the_map_from_equations_to_code_names_files_that_exist():
     text = (ROOT / "docs" / "equations.md").read_text()
     for path in {word.strip("`") for word in text.replace("|", " ").split() if word.strip("`").endswith(".py")}:
         assert (ROOT / "src" / "itocast" / path).is_file(), path
@@ -97,7 +128,8 @@ def test_documents_name_what_exists():
 
 def test_documents_list_every_registered_name():
     text = (ROOT / "docs" / "reference.md").read_text()
-    for name in (*SOLVERS, *METRICS, *itocast.datasets.DATASETS):
+    registries = (SOLVERS, METRICS, itocast.datasets.DATASETS, MODELS, CALIBRATORS, OBJECTIVES, SCALINGS)
+    for name in (*chain(*registries), *Training.model_fields):
         assert f"`{name}`" in text, name
     for layer in RULES:
         assert layer.__name__ in text, layer

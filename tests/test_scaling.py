@@ -214,3 +214,12 @@ def test_standard_normal_scores_become_the_training_distribution():
         assert law.quantile(p).item() == pytest.approx(np.quantile(train, p), rel=0.02)
     assert law.mean.item() == pytest.approx(train.mean(), rel=5e-3)
     assert law.variance.item() == pytest.approx(train.var(), rel=0.03)
+
+
+def test_quantile_scores_are_those_of_the_ranks_where_many_values_repeat():
+    random = np.random.default_rng(0)
+    values = np.concatenate([random.integers(0, 10, 20_000), random.uniform(10, 1e4, 30_000)])
+    scores = SCALERS["quantile"].fit(values[:, None]).transform(values[:, None])[:, 0]
+    expected = norm.ppf((rankdata(values) - 0.5) / len(values))
+    assert np.abs(scores - expected).max() < 0.2
+    assert np.abs(scores - expected).mean() < 0.005

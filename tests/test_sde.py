@@ -613,3 +613,15 @@ def test_lstm_runs_with_its_weights_divided_by_their_norms(shape):
     expected = manual(z.reshape(5, -1, 6))[0].reshape(shape)
     torch.testing.assert_close(spectral(z), expected, rtol=1e-5, atol=1e-5)
     assert (lstm(z.reshape(5, -1, 6))[0].reshape(shape) - expected).abs().max() > 0.01
+
+
+def test_weights_that_decay_to_nothing_keep_finite_gradients():
+    """Recurrent weights of an LSTM on sequences of length one are used by nothing and only decay."""
+    norm = SpectralNorm(nn.Linear(4, 4))
+    with torch.no_grad():
+        norm.network.weight.mul_(1e-25)
+    out = norm.train()(torch.ones(2, 4)).sum()
+    out.backward()
+    assert out.isfinite()
+    assert norm.network.weight.grad.isfinite().all()
+    assert torch.linalg.matrix_norm(norm.weights()["weight"], ord=2) <= 1

@@ -7,9 +7,11 @@ import os
 
 import pytest
 import torch
+from conftest import BUILD
 
 from itocast import storage
 from itocast.fitted import Fitted
+from itocast.models import HNN
 from itocast.storage import StorageError
 from itocast.training import Training
 
@@ -122,11 +124,21 @@ def test_no_such_folder(tmp_path):
         Fitted.load(tmp_path / "nowhere")
 
 
+@pytest.mark.parametrize(
+    ("part", "change"), [("model", {"kind": "oracle"}), ("model", {"config": {"depth": 3}}), ("training", {"rate": 1})]
+)
+def test_a_model_of_another_version_is_refused(table, parts, preparation, tmp_path, part, change):
+    fitted = Fitted.train(table, parts, preparation, BUILD["hnn"], Training(epochs=1))
+    fitted.save(tmp_path)
+    manifest, weights = storage.load(tmp_path)
+    manifest[part] |= change
+    kept = ("preparation", "model", "training", "history", "seed")
+    storage.save(tmp_path, {key: manifest[key] for key in kept}, weights)
+    with pytest.raises(StorageError, match=r"was written by itocast .* and does not fit itocast"):
+        Fitted.load(tmp_path)
+
+
 def test_unregistered_models_are_not_saved(table, parts, preparation, tmp_path):
-    from conftest import BUILD
-
-    from itocast.models import HNN
-
     class Mine(HNN):
         pass
 

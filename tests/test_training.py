@@ -175,9 +175,33 @@ def test_a_loss_that_is_not_finite_ends_with_an_explanation_and_sound_weights(pr
     broken = preparation.windows(wave(), split(600).train)
     broken._y = broken._y.clone()
     broken._y[100] = float("inf")
-    with pytest.raises(TrainingError, match=r"the loss became .* in epoch 1, step .* smaller learning_rate than 0.002"):
+    with pytest.raises(TrainingError, match=r"the loss became .* in epoch 1: use a smaller learning_rate than 0.002"):
         fit(model, broken, rows[1], QUICK)
     assert all(tensor.isfinite().all() for tensor in model.state_dict().values())
+
+
+def test_a_run_that_diverges_later_keeps_its_best_weights(monkeypatch, preparation, rows):
+    interrupt_after(monkeypatch, 2, TrainingError("the loss became nan in epoch 3: use a smaller learning_rate"))
+    model = BUILD["sde_hnn"](preparation.sizes)
+    with pytest.warns(UserWarning, match=r"the loss became nan in epoch 3: .* The weights of epoch \d are kept"):
+        history = fit(model, *rows, QUICK)
+    assert (history.stopped, len(history.epochs)) == ("diverged", 2)
+    assert nll(model, rows[1]) == pytest.approx(history.epochs[history.best - 1]["validation"], abs=1e-6)
+
+
+def test_a_flipped_bit_in_a_checkpoint_is_noticed(tmp_path, preparation, rows):
+    path = tmp_path / "run"
+    fit(BUILD["hnn"](preparation.sizes), *rows, QUICK, checkpoint=path)
+    content = path.read_bytes()
+    for place in (3, 500, len(content) // 2, len(content) - 40, len(content) - 1):
+        path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+        with pytest.raises(StorageError, match="is damaged: delete it to start anew"):
+            fit(BUILD["hnn"](preparation.sizes), *rows, QUICK, checkpoint=path)
+
+
+def test_no_paths_are_refused(preparation, rows):
+    with pytest.raises(ValueError, match="paths=0: expected at least 1"):
+        predict(BUILD["hnn"](preparation.sizes), rows[0], paths=0)
 
 
 def test_schedule_rises_then_falls():

@@ -43,13 +43,14 @@ def demo(
 def run() -> None:
     """The entry point: a user's mistake ends with its message, not with a traceback."""
     from rich.console import Console
+    from rich.text import Text
 
     try:
         app()
     except SystemExit as stop:
         if stop.code == 130:
-            Console(stderr=True).print("Interrupted: what was finished is kept.")
+            Console(stderr=True).print("Interrupted.")
         raise
     except (ValueError, ArithmeticError, OSError) as error:
-        Console(stderr=True).print(f"[red]Error:[/red] {error}", soft_wrap=True, highlight=False)
+        Console(stderr=True).print(Text.assemble(("Error: ", "red"), str(error)), soft_wrap=True)
         raise SystemExit(1) from None

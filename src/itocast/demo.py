@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,7 +24,7 @@ from itocast.models import HNN, SDEHNN, Model
 from itocast.storage import write_bytes
 from itocast.training import Training
 
-MODELS: dict[str, Callable[..., Model]] = {"SDE-HNN": SDEHNN, "HNN": HNN}
+COMPARED: dict[str, Callable[..., Model]] = {"SDE-HNN": SDEHNN, "HNN": HNN}
 
 
 class Result(NamedTuple):
@@ -49,10 +48,10 @@ def run(folder: Path, seed: int = 0, training: Training = Training(), rows: int 
     console.print(f"{len(table):,} rows: {', '.join(f'{len(part):,}' for part in parts)} to train, validate and test.")
     preparation = Preparation.fit(table, parts.train, window=5, horizon=1)
     results: dict[str, Result] = {}
-    for name, build in MODELS.items():
+    for name, build in COMPARED.items():
         console.print(f"Training {name} …")
         try:
-            fitted = Fitted.train(table, parts, preparation, partial(build, seed=seed), training, seed)
+            fitted = Fitted.train(table, parts, preparation, build, training, seed)
         except KeyboardInterrupt:
             if not results:
                 raise
@@ -67,7 +66,7 @@ def run(folder: Path, seed: int = 0, training: Training = Training(), rows: int 
     console.print(scores_grid(results, source.unit))
     times = table.frame[table.time].iloc[parts.test.start : parts.test.stop]
     _write(folder, results, y, times.reset_index(drop=True), source.unit)
-    console.print(_where(folder, results), soft_wrap=True)
+    console.print(_where(folder, results), soft_wrap=True, markup=False)
     return results
 
 
@@ -93,7 +92,7 @@ def scores_grid(results: dict[str, Result], unit: str) -> Grid:
 
 
 def forecast_frame(law: Forecast, y: Tensor, times: pd.Series) -> pd.DataFrame:
-    """One row a forecast of the first step and target: time, truth, mean, bounds and the two deviations."""
+    """One row a forecast of the first step and target: time, truth, mean, bounds, standard deviations."""
     columns = {"y": y, "mean": law.mean}
     for level in (50, 95):
         columns[f"lo-{level}"], columns[f"hi-{level}"] = law.interval(level)

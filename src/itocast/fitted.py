@@ -14,7 +14,6 @@ from itocast.data.table import Table
 from itocast.data.windows import Preparation, Split
 from itocast.forecast import Forecast
 from itocast.models import MODELS, Model
-from itocast.nets import Sizes
 from itocast.training import History, Training, fit, predict
 
 
@@ -30,17 +29,20 @@ class Fitted:
 
     @classmethod
     def train(
-        cls, table: Table, parts: Split, preparation: Preparation, build: Callable[[Sizes], Model],
+        cls, table: Table, parts: Split, preparation: Preparation, build: Callable[..., Model],
         training: Training = Training(), seed: int = 0, checkpoint: str | Path | None = None,
     ) -> Fitted:  # fmt: skip
         """Fit a new model on the training part, and keep the weights that are best on the validation part."""
         train, validation = preparation.windows(table, parts.train), preparation.windows(table, parts.validation)
-        model = build(preparation.sizes)
+        model = build(preparation.sizes, seed=seed)
         history = fit(model, train, validation, training, seed, checkpoint)
         return cls(preparation, model, training, history, seed)
 
     def forecast(self, table: Table, part: range, paths: int | None = None) -> tuple[Forecast, Tensor]:
-        """The law of every row in a part, from true lags, and what happened: both in the units of the table."""
+        """The laws of a part's rows, from true lags, and what happened: both in the units of the table.
+
+        A row counts by its first target: it needs a whole window before it, and a whole horizon inside the part.
+        """
         windows = self.preparation.windows(table, part)
         law = predict(self.model, windows, paths, self.seed)
         return self.preparation.unscale(law), self.preparation.actuals(table, windows)
@@ -65,12 +67,19 @@ class Fitted:
     def load(cls, folder: str | Path) -> Fitted:
         """Read from a folder that `save` wrote."""
         manifest, weights = storage.load(folder)
-        model = MODELS[manifest["model"]["kind"]](**manifest["model"]["config"])
-        model.load_state_dict(weights)
-        return cls(
-            Preparation.from_dict(manifest["preparation"]), model.eval(), Training(**manifest["training"]),
-            History(**manifest["history"]), manifest["seed"],
-        )  # fmt: skip
+        try:
+            model = MODELS[manifest["model"]["kind"]](**manifest["model"]["config"])
+            model.load_state_dict(weights)
+            return cls(
+                Preparation.from_dict(manifest["preparation"]), model.eval(), Training(**manifest["training"]),
+                History(**manifest["history"]), manifest["seed"],
+            )  # fmt: skip
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            written = manifest["versions"]["itocast"]
+            raise storage.StorageError(
+                f"{folder} was written by itocast {written} and does not fit itocast {storage.version('itocast')} "
+                f"({type(error).__name__}: {error}): use the version that wrote it"
+            ) from None
 
 
 def _kind(model: Model) -> str:

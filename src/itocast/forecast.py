@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -69,11 +70,12 @@ class Forecast:
 
     def __getitem__(self, rows: Any) -> Forecast:
         """The law of some rows, by position, slice, mask or list of positions."""
-        return self._map(lambda part: part[:, as_rows(rows)])
+        rows = as_rows(rows, len(self))
+        return self._map(lambda part: part[:, rows])
 
     def select(self, step: int, target: int) -> Forecast:
         """The law of one horizon step and one target, (rows, 1, 1)."""
-        return self._map(lambda part: part[:, :, step : step + 1, target : target + 1])
+        return self._map(lambda part: part[:, :, [step]][:, :, :, [target]])
 
     @staticmethod
     def cat(laws: Sequence[Forecast]) -> Forecast:
@@ -239,7 +241,7 @@ def central(level: float) -> tuple[float, float]:
     >>> central(90)
     (0.05, 0.95)
     """
-    if not (isinstance(level, int | float) and 1 <= level < 100):
+    if not (isinstance(level, Real) and 1 <= level < 100):
         raise ValueError(f"level={level!r}: expected a percentage from 1 to below 100, such as 95")
     return (100 - level) / 200, (100 + level) / 200
 
@@ -253,6 +255,10 @@ def as_tensor(name: str, value: Any) -> Tensor:
     return tensor if tensor.is_floating_point() else tensor.to(torch.float64)
 
 
-def as_rows(rows: Any) -> Any:
+def as_rows(rows: Any, count: int) -> Any:
     """Rows for indexing that keeps the axis of rows."""
-    return slice(rows, rows + 1 or None) if isinstance(rows, int) else rows
+    if not isinstance(rows, int | np.integer):
+        return rows
+    if not -count <= rows < count:
+        raise IndexError(f"row {rows}: there are {count}")
+    return [int(rows)]

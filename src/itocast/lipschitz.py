@@ -52,8 +52,8 @@ class Bound(NamedTuple):
         return Bound(math.inf if unknown else self.value * other.value, unknown)
 
 
-def lipschitz_bound(module: nn.Module, length: int = 1, name: str = "") -> Bound:
-    """An upper bound for one network; `length` is the number of time steps a recurrent layer runs over.
+def lipschitz_bound(module: nn.Module, length: int | None = None, name: str = "") -> Bound:
+    """An upper bound for one network; a recurrent layer has one for a known `length` of its sequences.
 
     >>> lipschitz_bound(nn.Sequential(nn.Tanh(), nn.Sigmoid()))
     Bound(value=0.25, unknown=())
@@ -71,7 +71,8 @@ def lipschitz_bound(module: nn.Module, length: int = 1, name: str = "") -> Bound
     rule = own if callable(own) else RULES.get(type(module))
     value = math.inf if rule is None else rule(length) if callable(own) else rule(module, length)
     if isinstance(value, Lipschitz) or not math.isfinite(value):  # an SDEBlock has bounds for f and g, not for itself
-        return Bound(math.inf, (f"{name or 'itself'} ({type(module).__name__})",))
+        remedy = ", pass length=" if isinstance(module, nn.LSTM) and length is None else ""
+        return Bound(math.inf, (f"{name or 'itself'} ({type(module).__name__}{remedy})",))
     return Bound(float(value))
 
 
@@ -79,14 +80,14 @@ def _norm(weight: Tensor) -> float:
     return torch.linalg.matrix_norm(weight.detach().double().flatten(1), ord=2).item() * ROUNDING
 
 
-def _convolution(layer: nn.Conv1d | nn.Conv2d, length: int) -> float:
+def _convolution(layer: nn.Conv1d | nn.Conv2d, length: int | None) -> float:
     """Every input value stands in at most as many patches as the kernel has places."""
     if layer.padding_mode != "zeros" or layer.groups != 1:
         return math.inf
     return _norm(layer.weight) * math.sqrt(math.prod(layer.kernel_size))
 
 
-def _lstm(layer: nn.LSTM, length: int) -> float:
+def _lstm(layer: nn.LSTM, length: int | None) -> float:
     """Propagate ‖δx_s‖ through the cell equations; |c_t| ≤ t because every step adds at most 1.
 
     With δ for the change of each quantity, a = ¼ the slope of a gate, and t counted from 1:
@@ -94,7 +95,7 @@ def _lstm(layer: nn.LSTM, length: int) -> float:
     most ‖W‖ δx_t + ‖U‖ δh_{t-1}. Row t of the matrix A holds the coefficients of δx_1 … δx_t in δh_t, so ‖A‖₂ bounds
     the layer.
     """
-    if layer.bidirectional or layer.proj_size:
+    if layer.bidirectional or layer.proj_size or length is None:
         return math.inf
     total = 1.0
     for k in range(layer.num_layers):
@@ -112,11 +113,11 @@ def _lstm(layer: nn.LSTM, length: int) -> float:
     return total
 
 
-def _slope(value: float) -> Callable[[nn.Module, int], float]:
+def _slope(value: float) -> Callable[[nn.Module, int | None], float]:
     return lambda module, length: value
 
 
-def _inside(module: nn.Dropout, length: int) -> float:
+def _inside(module: nn.Dropout, length: int | None) -> float:
     return 1 / (1 - module.p) if module.training and module.p < 1 else 1.0
 
 

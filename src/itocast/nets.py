@@ -7,14 +7,15 @@ from itertools import pairwise
 from typing import Literal, NamedTuple
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from torch import Tensor, nn
 
 from itocast.forecast import Forecast
 from itocast.sde import Noise
+from itocast.settings import Settings
 from itocast.spectral import SpectralNorm
 
-SMALLEST_VARIANCE = 1e-6  # of the scaled target: a thousandth of its deviation
+SMALLEST_VARIANCE = 1e-6  # is added to every variance, in the scale of the model: no law shrinks to a point
 
 
 class Inputs(NamedTuple):
@@ -32,12 +33,6 @@ class Sizes(NamedTuple):
     targets: int
     covariates: int
     horizon: int
-
-
-class Settings(BaseModel):
-    """Checked, frozen settings that can be written to JSON; unknown names are refused."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Encoder(Settings):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from matplotlib.figure import Figure
 from itocast import metrics
 from itocast.forecast import Forecast
 
-BLUE, ORANGE, GREEN, PURPLE, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#555555"
+BLUE, ORANGE, GREEN, PURPLE, BLACK, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#555555"
 
 
 def plot_calibration(laws: dict[str, Forecast], y: Any, ax: Axes | None = None) -> Axes:
@@ -28,7 +29,7 @@ def plot_calibration(laws: dict[str, Forecast], y: Any, ax: Axes | None = None) 
         100 * p, 100 * (p - chance), 100 * (p + chance), color=GREY, alpha=0.25, lw=0, label="95 % by chance"
     )
     ax.plot([0, 100], [0, 100], color=GREY, lw=0.8, ls="--")
-    for (name, law), colour in zip(laws.items(), (BLUE, ORANGE, GREEN, PURPLE), strict=False):
+    for (name, law), colour in zip(laws.items(), cycle((BLUE, ORANGE, GREEN, PURPLE, BLACK)), strict=False):
         _, observed = metrics.calibration_curve(law, y)
         ax.plot(
             100 * p, 100 * observed.numpy(), color=colour, lw=1.8, label=f"{name} (CWCE {metrics.cwce(law, y):.2f})"

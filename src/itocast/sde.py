@@ -131,7 +131,8 @@ class SDEBlock(nn.Module):
     gives the literal form.
 
     Inside a network, `block(z)` draws fresh noise while training and the same noise for all rows after `eval()`.
-    For several paths or a noise of your own, use `block.paths`.
+    Give each block of a network a `seed` of its own, or they share their noise. For several paths or a noise of your
+    own, use `block.paths`.
 
     >>> block = SDEBlock(nn.Sequential(nn.Linear(8, 8), nn.Tanh()), nn.Sequential(nn.Linear(8, 8), nn.Tanh()))
     >>> nn.Sequential(nn.Linear(3, 8), block, nn.Linear(8, 1))(torch.zeros(5, 3)).shape
@@ -187,10 +188,10 @@ class SDEBlock(nn.Module):
         """g(z) for states (paths, rows, *state), without gain and mask: what the variance layer reads, Eq. 7."""
         return self._field("diffusion", z.shape[2:], follow=False)(z)
 
-    def lipschitz(self, length: int = 1) -> Lipschitz:
+    def lipschitz(self, length: int | None = None) -> Lipschitz:
         """Proven upper bounds for f and for gain·g, so that Theorem 1's condition can be checked.
 
-        `length` is the number of time steps in the state, for networks that run over them.
+        `length` is the number of time steps in the state, which LSTM layers need: 1 for a state without a time axis.
 
         >>> block = SDEBlock(nn.Linear(4, 4), nn.Sequential(nn.Linear(4, 4), nn.Tanh()), gain=0.5)
         >>> print(block.lipschitz())

@@ -9,6 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+SMALLEST_NORM = (
+    1e-4  # weights that decay to nothing, because nothing uses them, stay below norm 1 with finite gradients
+)
+
 
 class SpectralNorm(nn.Module):
     """A network whose every weight matrix W acts as W / ‖W‖₂, Sec. 4.1.
@@ -59,7 +63,7 @@ class SpectralNorm(nn.Module):
                 torch.nn.functional.normalize(matrix.mT @ u, dim=0, out=v)
                 torch.nn.functional.normalize(matrix @ v, dim=0, out=u)
             u, v = u.clone(), v.clone()  # the next update must not reach into this step's backward pass
-        return weight / torch.dot(u, matrix @ v)
+        return weight / torch.dot(u, matrix @ v).clamp(min=SMALLEST_NORM)
 
     def bind(self, follow: bool = False) -> Callable[[Tensor], Tensor]:
         """The network as a function that shares one normalisation between its calls."""

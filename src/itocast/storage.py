@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load as from_bytes
 from safetensors.torch import save as to_bytes
 from torch import Tensor
@@ -109,17 +108,15 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def write_checkpoint(path: Path, tensors: dict[str, Tensor], notes: dict[str, Any]) -> None:
-    """Tensors and plain values in one file."""
-    contiguous = {name: tensor.contiguous() for name, tensor in tensors.items()}
-    write_bytes(path, to_bytes(contiguous, {"itocast": json.dumps(notes)}))
+    """Tensors and plain values in one file, followed by its hash."""
+    content = to_bytes({name: tensor.contiguous() for name, tensor in tensors.items()}, {"itocast": json.dumps(notes)})
+    write_bytes(path, content + hashlib.sha256(content).digest())
 
 
 def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """What `write_checkpoint` wrote."""
-    content = path.read_bytes()
-    try:
-        tensors = from_bytes(content)
-        header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
-        return tensors, json.loads(header["__metadata__"]["itocast"])
-    except (SafetensorError, ValueError, KeyError):
-        raise StorageError(f"{path} is not a checkpoint, or is damaged: delete it to start anew") from None
+    content, digest = path.read_bytes()[:-32], path.read_bytes()[-32:]
+    if hashlib.sha256(content).digest() != digest:
+        raise StorageError(f"{path} is not a checkpoint, or is damaged: delete it to start anew")
+    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+    return from_bytes(content), json.loads(header["__metadata__"]["itocast"])

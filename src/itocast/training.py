@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -18,8 +19,9 @@ from torch import Tensor
 
 from itocast.forecast import Forecast
 from itocast.models.base import Model
-from itocast.nets import Inputs, Settings
+from itocast.nets import Inputs
 from itocast.sde import Noise
+from itocast.settings import Settings
 from itocast.storage import read_checkpoint, write_checkpoint
 
 Weights = dict[str, Tensor]
@@ -72,7 +74,7 @@ class History:
     """What happened in a run: one entry an epoch, and why it ended."""
 
     epochs: list[dict[str, float]] = field(default_factory=list)  # train (loss), validation (NLL), seconds
-    stopped: Literal["finished", "early", "interrupted"] = "finished"
+    stopped: Literal["finished", "early", "interrupted", "diverged"] = "finished"
 
     @property
     def best(self) -> int:
@@ -91,13 +93,13 @@ class TrainingError(ArithmeticError):
 
 def fit(
     model: Model, train: Batches, validation: Batches, settings: Training = Training(), seed: int = 0,
-    checkpoint: str | Path | None = None, progress: bool = True,
+    checkpoint: str | Path | None = None,
 ) -> History:  # fmt: skip
     """Train a model in place and leave it with the weights whose validation law was best.
 
     With `checkpoint` the run is written there after every epoch; a run that was killed goes on from it and ends with
-    the same weights as one that was not. Ctrl-C ends the run and keeps the best weights so far. The numbers drawn in an
-    epoch depend on the seed and the epoch alone.
+    the same weights as one that was not. Ctrl-C ends the run and keeps the best weights so far; so does a loss that is
+    not finite, with a warning. The numbers drawn in an epoch depend on the seed and the epoch alone.
     """
     history = History()
     optimiser = _optimiser(model, settings)
@@ -106,7 +108,7 @@ def fit(
     if checkpoint and Path(checkpoint).exists():
         history, best = _resume(Path(checkpoint), run, model, optimiser)
     try:
-        with _progress(settings.epochs, len(history.epochs), progress) as report:
+        with _progress(settings.epochs, len(history.epochs)) as report:
             while len(history.epochs) < settings.epochs:
                 if settings.patience and len(history.epochs) - history.best >= settings.patience:
                     history.stopped = "early"
@@ -115,17 +117,19 @@ def fit(
                 loss = _epoch(model, optimiser, train, settings, seed, epoch=len(history.epochs))
                 score = -predict(model, validation, model.validation_paths).log_prob(_targets(validation)).mean().item()
                 if not math.isfinite(score):
-                    raise TrainingError(f"the validation loss became {score} after epoch {len(history.epochs) + 1}")
+                    raise TrainingError(_diverged(f"the validation loss became {score}", len(history.epochs), settings))
                 history.epochs.append({"train": loss, "validation": score, "seconds": time.perf_counter() - began})
                 if history.best == len(history.epochs):
                     best = _copy(model)
                 if checkpoint:
                     _save(Path(checkpoint), run, model, optimiser, history, best)
                 report(history)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, TrainingError) as stop:
         if not history.epochs:
             raise
-        history.stopped = "interrupted"
+        history.stopped = "interrupted" if isinstance(stop, KeyboardInterrupt) else "diverged"
+        if history.stopped == "diverged":
+            warnings.warn(f"{stop}. The weights of epoch {history.best} are kept.", stacklevel=2)
     finally:
         model.load_state_dict(best)
         model.eval()
@@ -135,6 +139,8 @@ def fit(
 @torch.no_grad()
 def predict(model: Model, rows: Batches, paths: int | None = None, seed: int = 0, batch_size: int = 256) -> Forecast:
     """The law of every row, in the model's scale. Paths are shared by all rows: the batch size changes nothing."""
+    if paths is not None and paths < 1:
+        raise ValueError(f"paths={paths}: expected at least 1")
     model.eval()
     laws = []
     for start in range(0, len(rows), batch_size):
@@ -166,14 +172,16 @@ def _epoch(
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(model.parameters(), settings.clip)
         if not (math.isfinite(loss.item()) and math.isfinite(norm.item())):
-            raise TrainingError(
-                f"the loss became {loss.item():g} with a gradient of norm {norm.item():g} in epoch {epoch + 1}, "
-                f"step {step + 1} (learning rate {rate:.2g}); the best weights so far were kept. "
-                f"Use a smaller learning_rate than {settings.learning_rate:g}, and check the targets for extreme values"
-            )
+            what = f"the loss became {loss.item():g} with a gradient of norm {norm.item():g}"
+            raise TrainingError(_diverged(what, epoch, settings))
         optimiser.step()
         total += loss.item() * len(index)
     return total / len(rows)
+
+
+def _diverged(what: str, epoch: int, settings: Training) -> str:
+    remedy = f"use a smaller learning_rate than {settings.learning_rate:g}, and look for extreme values in the targets"
+    return f"{what} in epoch {epoch + 1}: {remedy}"
 
 
 def _mix(seed: int, epoch: int) -> int:
@@ -191,11 +199,11 @@ def _copy(model: Model) -> Weights:
 
 
 def _fingerprint(model: Model, settings: Training, seed: int, *parts: Batches) -> dict[str, Any]:
-    """What must be the same for a checkpoint to be this run's; data are known by their size and their ends."""
+    """What must be the same for a checkpoint to be this run's."""
     data = hashlib.sha256()
     for rows in parts:
-        for index in (slice(0, 256), slice(max(0, len(rows) - 256), None)):
-            x, y = rows.batch(index)
+        for start in range(0, len(rows), 4096):
+            x, y = rows.batch(slice(start, start + 4096))
             for tensor in (*x, y):
                 data.update(tensor.contiguous().numpy().tobytes())
     return {
@@ -240,7 +248,7 @@ def _resume(path: Path, run: dict[str, Any], model: Model, optimiser: torch.opti
 
 
 @contextmanager
-def _progress(epochs: int, done: int, wanted: bool) -> Iterator[Any]:
+def _progress(epochs: int, done: int) -> Iterator[Any]:
     """A bar on standard error that is shown in a terminal alone; yields what reports an epoch."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -253,12 +261,12 @@ def _progress(epochs: int, done: int, wanted: bool) -> Iterator[Any]:
         TextColumn("{task.fields[loss]}"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console, disable=not (wanted and console.is_terminal)) as bar:
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task("training", total=epochs, completed=done, loss="")
 
         def report(history: History) -> None:
             last = history.epochs[-1]
-            text = f"NLL {last['train']:.3f}, validation {last['validation']:.3f}, best in epoch {history.best}"
+            text = f"loss {last['train']:.3f}, validation {last['validation']:.3f}, best in epoch {history.best}"
             bar.update(task, completed=len(history.epochs), loss=text)
 
         yield report

@@ -55,12 +55,12 @@ class Transformed(Forecast):
         return self.warp.inverse(u) * self.scale + self.shift
 
     def __getitem__(self, rows: Any) -> Forecast:
-        rows = as_rows(rows)
+        rows = as_rows(rows, len(self))
         return Transformed(self.base[rows], self.warp, self.scale[rows], self.shift[rows])
 
     def select(self, step: int, target: int) -> Forecast:
-        part = (slice(None), slice(step, step + 1), slice(target, target + 1))
-        return Transformed(self.base.select(step, target), self.warp.select(target), self.scale[part], self.shift[part])
+        scale, shift = (part[:, [step]][:, :, [target]] for part in (self.scale, self.shift))
+        return Transformed(self.base.select(step, target), self.warp.select(target), scale, shift)
 
     def join(self, laws: Sequence[Any]) -> Forecast:
         if any(getattr(law, "warp", None) is not self.warp for law in laws):

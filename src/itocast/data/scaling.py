@@ -122,12 +122,13 @@ def _deviation(values: np.ndarray) -> np.ndarray:
 
 def _normal_scores(column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Distinct quantiles and the normal scores of their middle ranks."""
-    from scipy.special import ndtri
+    from scipy.special import ndtr, ndtri
 
     distinct, counts = np.unique(column, return_counts=True)
     scores = ndtri((np.cumsum(counts) - counts / 2) / len(column))
     if len(distinct) > 1000:
-        keep = np.unique(np.linspace(0, len(distinct) - 1, 1000).round().astype(int))
+        ranks = np.concatenate([np.linspace(0, 1, 800), ndtr(np.linspace(-5, 5, 200))])  # the second for the tails
+        keep = np.unique(np.searchsorted(np.cumsum(counts) / len(column), ranks).clip(0, len(distinct) - 1))
         distinct, scores = distinct[keep], scores[keep]
     return distinct, scores
 

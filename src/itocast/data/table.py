@@ -45,6 +45,10 @@ def read_table(
     ValueError: targets names column 'price', which is not in the table: its columns are day, sales
     """
     frame = source if isinstance(source, pd.DataFrame) else _read_csv(Path(source))
+    if len(frame) == 0:
+        raise ValueError("source holds no rows: expected a table with at least one")
+    if frame.columns.has_duplicates:
+        raise ValueError(f"column {frame.columns[frame.columns.duplicated()][0]!r} is there twice: rename one")
     wanted = {"targets": _names("targets", targets), "covariates": _names("covariates", covariates)}
     if not wanted["targets"]:
         raise ValueError("targets is empty: name at least one column to forecast")
@@ -99,7 +103,12 @@ def _times(column: pd.Series) -> pd.Series:
     if pd.api.types.is_numeric_dtype(column) or pd.api.types.is_datetime64_any_dtype(column):
         times = column
     else:
-        times = pd.to_datetime(column, errors="coerce")
+        try:
+            times = pd.to_datetime(column, errors="coerce", format="ISO8601")
+        except ValueError:  # offsets that change, as with daylight saving
+            raise ValueError(
+                f"time column {column.name!r} mixes offsets from UTC: convert it, pandas.to_datetime(column, utc=True)"
+            ) from None
     bad = times.isna().to_numpy()
     if bad.any():
         raise ValueError(

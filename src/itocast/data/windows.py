@@ -16,6 +16,7 @@ from itocast.nets import Inputs, Sizes
 
 SCALINGS = {
     "quantile": {"lags": "quantile", "past": "standard", "targets": "standard"},
+    "rank": {"lags": "quantile", "past": "standard", "targets": "quantile"},
     "minmax": {"lags": "minmax", "past": "minmax", "targets": "minmax"},
 }
 
@@ -87,12 +88,13 @@ class Preparation:
     @classmethod
     def fit(
         cls, table: Table, train: range, window: int = 5, horizon: int = 1,
-        scaling: Literal["quantile", "minmax"] = "quantile",
+        scaling: Literal["quantile", "rank", "minmax"] = "quantile",
     ) -> Self:  # fmt: skip
         """Fit the scalers on the rows in `train`, and on nothing else.
 
-        "quantile" makes lags normal through their ranks and standardises covariates and targets; "minmax" brings all
-        to [0, 1] as in the paper.
+        "quantile" makes lags normal through their ranks and standardises covariates and targets; "rank" makes targets
+        normal through their ranks too, so that laws cannot be Gaussian in the table's units; "minmax" brings all to
+        [0, 1] as in the paper.
         """
         for name, value in (("window", window), ("horizon", horizon)):
             if value < 1:
@@ -114,6 +116,14 @@ class Preparation:
 
     def windows(self, table: Table, part: range) -> Windows:
         """The windows whose targets are in a part of the table; lags may reach back before it."""
+        for argument in ("targets", "covariates"):
+            wanted, there = getattr(self, argument), getattr(table, argument)
+            if missing := set(wanted) - set(there):
+                raise ValueError(f"table has no {min(missing)!r} in {argument}: read it with {argument}={list(wanted)}")
+        if part.step != 1 or part.start < 0 or part.stop > len(table):
+            raise ValueError(
+                f"part={part}: expected rows of the table, range(0, {len(table)}) or a part of it in steps of 1"
+            )
         y, past = table.values(self.targets), table.values(self.covariates)
         values = {"lags": y, "past": past, "targets": y}
         scaled = {name: scaler.transform(values[name]).astype(np.float32) for name, scaler in self.scalers.items()}

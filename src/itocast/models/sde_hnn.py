@@ -9,8 +9,9 @@ from torch import nn
 
 from itocast.forecast import Forecast
 from itocast.models.base import OBJECTIVES, Model
-from itocast.nets import Encoder, GaussianHead, Inputs, Settings, Sizes, initialise
+from itocast.nets import Encoder, GaussianHead, Inputs, Sizes, initialise
 from itocast.sde import Noise, SDEBlock
+from itocast.settings import Settings
 
 
 class Block(Settings):
