@@ -28,10 +28,11 @@ COMPARED: dict[str, Callable[..., Model]] = {"SDE-HNN": SDEHNN, "HNN": HNN}
 
 
 class Result(NamedTuple):
-    """A trained model, its law of the test part and the scores of that law."""
+    """A trained model, its law of the test part, what happened there and the scores."""
 
     fitted: Fitted
     law: Forecast
+    y: Tensor
     scores: dict[str, float]
 
 
@@ -48,24 +49,22 @@ def run(folder: Path, seed: int = 0, training: Training = Training(), rows: int 
     console.print(f"{len(table):,} rows: {', '.join(f'{len(part):,}' for part in parts)} to train, validate and test.")
     preparation = Preparation.fit(table, parts.train, window=5, horizon=1)
     results: dict[str, Result] = {}
-    for name, build in COMPARED.items():
-        console.print(f"Training {name} …")
-        try:
+    try:
+        for name, build in COMPARED.items():
+            console.print(f"Training {name} …")
             fitted = Fitted.train(table, parts, preparation, build, training, seed)
-        except KeyboardInterrupt:
-            if not results:
-                raise
-            console.print(f"Interrupted: {name} is left out.")
-            break
-        fitted.save(folder / name.lower())
-        law, y = fitted.forecast(table, parts.test)
-        results[name] = Result(fitted, law, metrics.evaluate(law, y))
-        if fitted.history.stopped == "interrupted":
-            console.print(f"Interrupted: {name} keeps its weights of epoch {fitted.history.best}.")
-            break
+            fitted.save(folder / name.lower())
+            law, y = fitted.forecast(table, parts.test)
+            results[name] = Result(fitted, law, y, metrics.evaluate(law, y))
+            if fitted.history.stopped == "interrupted":
+                raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        if not results:
+            raise
+        console.print("Interrupted: what is finished follows.")
     console.print(scores_grid(results, source.unit))
     times = table.frame[table.time].iloc[parts.test.start : parts.test.stop]
-    _write(folder, results, y, times.reset_index(drop=True), source.unit)
+    _write(folder, results, times.reset_index(drop=True), source.unit)
     console.print(_where(folder, results), soft_wrap=True, markup=False)
     return results
 
@@ -100,7 +99,8 @@ def forecast_frame(law: Forecast, y: Tensor, times: pd.Series) -> pd.DataFrame:
     return pd.DataFrame({"ds": times} | {name: values[:, 0, 0].numpy() for name, values in columns.items()})
 
 
-def _write(folder: Path, results: dict[str, Result], y: Tensor, times: pd.Series, unit: str) -> None:
+def _write(folder: Path, results: dict[str, Result], times: pd.Series, unit: str) -> None:
+    y = next(iter(results.values())).y
     for name, result in results.items():
         frame = forecast_frame(result.law, y, times)
         write_bytes(folder / f"{name.lower()}.csv", frame.to_csv(index=False, float_format="%.2f").encode())
