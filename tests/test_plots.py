@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -37,13 +39,15 @@ def test_intervals_hold_the_mean_and_show_the_truth(law):
     assert wide.max() == pytest.approx(high.max().item())
 
 
-def test_uncertainty_shows_both_deviations_from_zero_up(law):
+def test_uncertainty_shows_both_deviations(law):
     ax = plots.plot_uncertainty(law, pd.date_range("2024-01-01", periods=ROWS, freq="h"), unit="kW")
     assert labels(ax) == ["aleatoric", "epistemic"]
     aleatoric, epistemic = (line.get_ydata() for line in ax.get_lines())
     np.testing.assert_allclose(aleatoric, 1.0)
     np.testing.assert_allclose(epistemic, 0.5)
-    assert ax.get_ylim()[0] == 0
+    assert ax.get_yscale() == "log"
+    ax.figure.savefig(io.BytesIO(), format="png")
+    assert "02 Jan" in [label.get_text() for label in ax.get_xticklabels()]
 
 
 def test_calibration_names_every_forecast_with_its_error(law):

@@ -59,18 +59,24 @@ def plot_uncertainty(law: Forecast, x: Any, unit: str = "", ax: Axes | None = No
     for name, variance, colour in (("aleatoric", law.aleatoric, GREEN), ("epistemic", law.epistemic, PURPLE)):
         ax.plot(x, variance[:, 0, 0].sqrt().numpy(), color=colour, lw=1.5, label=name)
     ax.set_ylabel(f"deviation\n({unit})" if unit else "deviation")
-    ax.set_ylim(bottom=0)
+    if (law.epistemic > 0).all():
+        ax.set_yscale("log")  # the two may differ by orders of magnitude
     return _finish(ax, columns=2)
 
 
 def _finish(ax: Axes, columns: int) -> Axes:
     """Room above the curves for a legend in one line, and short dates."""
-    low, high = ax.get_ylim()
-    ax.set_ylim(low, high + (0.15 if columns > 2 else 0.3) * (high - low))
+    room = 1 + (0.15 if columns > 2 else 0.3)
+    ax.set_ylim(top=ax.transData.inverted().transform(ax.transAxes.transform((0, room)))[1])
     ax.legend(loc="upper left", ncols=columns, frameon=False)
     ax.margins(x=0.01)
     if isinstance(ax.xaxis.get_major_locator(), AutoDateLocator):
-        ax.xaxis.set_major_formatter(ConciseDateFormatter(ax.xaxis.get_major_locator()))
+        formats = ["%Y", "%b %Y", "%d %b", "%H:%M", "%H:%M", "%S.%f"]
+        starts = ["", "%Y", "%d %b", "%d %b", "%H:%M", "%H:%M"]  # of a year, month, day …
+        locator = ax.xaxis.get_major_locator()
+        ax.xaxis.set_major_formatter(
+            ConciseDateFormatter(locator, formats=formats, zero_formats=starts, show_offset=False)
+        )
     return ax
 
 
