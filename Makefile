@@ -23,7 +23,7 @@ paper: .venv/installed
 	$(BIN)/python benchmarks/metro.py literal
 
 clean:
-	rm -rf .venv build demo src/itocast.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv build demo model src/itocast.egg-info .pytest_cache .mypy_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/bin/python:

@@ -3,10 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from itocast import SDEHNN, Fitted, metrics
-from itocast.data.table import read_table
-from itocast.data.windows import Preparation, split
-from itocast.training import Training
+from itocast import SDEHNN, Fitted, Preparation, Training, metrics, read_table, split
 
 random = np.random.default_rng(0)
 hours = np.arange(3000)
@@ -26,10 +23,10 @@ law, y = fitted.forecast(table, parts.test)  # six steps ahead from every hour o
 
 scores = metrics.evaluate(law, y)
 print(f"RMSE {scores['rmse']:.2f} (the noise alone: {np.sqrt(4.5):.2f}), in 95 %: {100 * scores['coverage_95']:.1f} %")
-low, high = law.interval(level=95)
-for step in range(law.shape[1]):
-    bounds = f"[{low[-1, step, 0]:.1f}, {high[-1, step, 0]:.1f}]"
-    print(f"{step + 1} h ahead: {law.mean[-1, step, 0]:.1f}, 95 % interval {bounds}, observed {y[-1, step, 0]:.1f}")
+ahead = fitted.ahead(table)  # the six hours after the table
+low, high = ahead.interval(level=95)  # tensors (rows, horizon, targets)
+for step in range(6):
+    print(f"{step + 1} h ahead: {ahead.mean[0, step, 0]:.1f}, 95 %: [{low[0, step, 0]:.1f}, {high[0, step, 0]:.1f}]")
 
 fitted.save("model")
 again, _ = Fitted.load("model").forecast(table, parts.test)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 
@@ -147,3 +148,25 @@ def test_unregistered_models_are_not_saved(table, parts, preparation, tmp_path):
     with pytest.raises(ValueError, match=r"Mine cannot be saved: add it to itocast\.models\.MODELS"):
         fitted.save(tmp_path / "model")
     assert not (tmp_path / "model").exists()
+
+
+def test_a_file_is_no_folder(fitted, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match="is a file: name a folder"):
+        fitted.save(tmp_path / "file")
+
+
+def test_the_rows_after_the_table_are_forecast_as_if_they_were_in_it(fitted, table):
+    """The law ahead of a shortened table is that of the same rows in the whole one; their values play no part."""
+    short = dataclasses.replace(table, frame=table.frame[:-3])
+    ahead = fitted.ahead(short)
+    inside, _ = fitted.forecast(table, range(len(table) - 3, len(table)))
+    assert ahead.shape == inside.shape == (1, 3, 2)
+    torch.testing.assert_close(ahead.means, inside.means)
+    with pytest.raises(ValueError, match="table has 3 rows: expected at least the window, 4"):
+        fitted.ahead(dataclasses.replace(table, frame=table.frame[:3]))
+
+
+def test_a_model_in_the_place_of_its_class_is_refused(table, parts, preparation):
+    with pytest.raises(TypeError, match="build is a model: expected what makes one"):
+        Fitted.train(table, parts, preparation, HNN(preparation.sizes))

@@ -25,7 +25,7 @@ def demo(
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for forecasts, plots and models.")] = Path(
         "demo"
     ),
-    seed: Annotated[int, typer.Option(help="The same seed gives the same numbers.")] = 0,
+    seed: Annotated[int, typer.Option(help="The same seed on as many threads gives the same numbers.")] = 0,
     threads: Annotated[int, typer.Option(min=1, help="Processor threads to use.")] = 1,
     quick: Annotated[bool, typer.Option(help="A few epochs on the newest rows: a look, not a result.")] = False,
 ) -> None:

@@ -38,8 +38,10 @@ class Result(NamedTuple):
 
 def run(folder: Path, seed: int = 0, training: Training = Training(), rows: int | None = None) -> dict[str, Result]:
     """Train both models on Metro, score them on the last 20 % and write everything to a folder."""
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"output={str(folder)!r} is not a folder: name another one")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"output={str(folder)!r} is not a folder: {error.strerror}; name another one") from None
     console = Console()
     source = sources.DATASETS["metro"]
     table = sources.load("metro")
@@ -54,6 +56,7 @@ def run(folder: Path, seed: int = 0, training: Training = Training(), rows: int 
             console.print(f"Training {name} …")
             fitted = Fitted.train(table, parts, preparation, build, training, seed)
             fitted.save(folder / name.lower())
+            console.print(f"Scoring {name} …")
             law, y = fitted.forecast(table, parts.test)
             results[name] = Result(fitted, law, y, metrics.evaluate(law, y))
             if fitted.history.stopped == "interrupted":
@@ -114,7 +117,7 @@ def _write(folder: Path, results: dict[str, Result], times: pd.Series, unit: str
     hours = np.flatnonzero(last_week & ~times.duplicated())  # the data repeat an hour whose weather changed
     law = results["SDE-HNN"].law[hours]
     plots.plot_intervals(law, y[hours], times[hours], unit, upper)
-    upper.set_title("SDE-HNN, one hour ahead: the last week of the test part")
+    upper.set_title("SDE-HNN, one row ahead: the last week of the test part")
     plots.plot_uncertainty(law, times[hours], unit, lower)
     _figure(folder / "week.png", figure)
 

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from itocast import storage
@@ -14,6 +15,7 @@ from itocast.data.table import Table
 from itocast.data.windows import Preparation, Split
 from itocast.forecast import Forecast
 from itocast.models import MODELS, Model
+from itocast.sde import Noise
 from itocast.training import History, Training, fit, predict
 
 
@@ -33,6 +35,8 @@ class Fitted:
         training: Training = Training(), seed: int = 0, checkpoint: str | Path | None = None,
     ) -> Fitted:  # fmt: skip
         """Fit a new model on the training part, and keep the weights that are best on the validation part."""
+        if isinstance(build, Model):
+            raise TypeError("build is a model: expected what makes one from sizes and seed, such as the class SDEHNN")
         train, validation = preparation.windows(table, parts.train), preparation.windows(table, parts.validation)
         model = build(preparation.sizes, seed=seed)
         history = fit(model, train, validation, training, seed, checkpoint)
@@ -46,6 +50,13 @@ class Fitted:
         windows = self.preparation.windows(table, part)
         law = predict(self.model, windows, paths, self.seed)
         return self.preparation.unscale(law), self.preparation.actuals(table, windows)
+
+    @torch.no_grad()
+    def ahead(self, table: Table, paths: int | None = None) -> Forecast:
+        """The law of the rows that will follow the table, in its units: one row, all horizon steps."""
+        x = self.preparation.latest(table)
+        law = self.model.eval()(x, paths or self.model.paths, Noise(self.seed, shared=True))
+        return self.preparation.unscale(law)
 
     @property
     def parameters(self) -> int:

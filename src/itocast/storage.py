@@ -34,6 +34,8 @@ def save(folder: str | Path, settings: dict[str, Any], weights: dict[str, Tensor
     is cut short, `load` finds one whole model.
     """
     folder = Path(folder)
+    if folder.exists() and not folder.is_dir():
+        raise StorageError(f"folder={str(folder)!r} is a file: name a folder")
     content = to_bytes({name: tensor.contiguous() for name, tensor in weights.items()})
     manifest = {
         "format": "itocast",

@@ -132,8 +132,9 @@ def _in_order(frame: pd.DataFrame, time: str, order: str) -> pd.DataFrame:
 
 def _numbers(column: pd.Series, argument: str) -> pd.Series:
     if not pd.api.types.is_numeric_dtype(column):
+        text = (pd.to_numeric(column, errors="coerce").isna() & column.notna()).to_numpy()
         raise ValueError(
-            f"column {column.name!r} in {argument} holds {column.dtype}, not numbers: convert or leave it out"
+            f"column {column.name!r} in {argument} holds text, not numbers, in {rows_text(text)}: convert them"
         )
     bad = ~np.isfinite(column.to_numpy(np.float64, na_value=np.nan))
     if bad.any():

@@ -35,6 +35,8 @@ def split(rows: int, train: float = 0.6, validation: float = 0.2) -> Split:
     >>> split(10)
     Split(train=range(0, 6), validation=range(6, 8), test=range(8, 10))
     """
+    if not isinstance(rows, int):
+        raise TypeError(f"rows is a {type(rows).__name__}: expected how many there are, such as len(table)")
     if not (train > 0 and validation >= 0 and train + validation <= 1):
         raise ValueError(f"train={train}, validation={validation}: expected shares that sum to at most 1")
     first, second = round(rows * train), round(rows * (train + validation))
@@ -116,18 +118,28 @@ class Preparation:
 
     def windows(self, table: Table, part: range) -> Windows:
         """The windows whose targets are in a part of the table; lags may reach back before it."""
+        if part.step != 1 or part.start < 0 or part.stop > len(table):
+            raise ValueError(f"part={part}: expected rows of the table, range(0, {len(table)}) or a part of it")
+        return Windows(self._columns(table), self.sizes, part)
+
+    def _columns(self, table: Table) -> dict[str, Tensor]:
+        """The scaled columns of the whole table, float32."""
         for argument in ("targets", "covariates"):
             wanted, there = getattr(self, argument), getattr(table, argument)
             if missing := set(wanted) - set(there):
                 raise ValueError(f"table has no {min(missing)!r} in {argument}: read it with {argument}={list(wanted)}")
-        if part.step != 1 or part.start < 0 or part.stop > len(table):
-            raise ValueError(
-                f"part={part}: expected rows of the table, range(0, {len(table)}) or a part of it in steps of 1"
-            )
         y, past = table.values(self.targets), table.values(self.covariates)
         values = {"lags": y, "past": past, "targets": y}
         scaled = {name: scaler.transform(values[name]).astype(np.float32) for name, scaler in self.scalers.items()}
-        return Windows({name: torch.from_numpy(part) for name, part in scaled.items()}, self.sizes, part)
+        return {name: torch.from_numpy(part) for name, part in scaled.items()}
+
+    def latest(self, table: Table) -> Inputs:
+        """What a model reads at the end of the table, to forecast the rows that will follow it: one row of Inputs."""
+        if len(table) < self.window:
+            raise ValueError(f"table has {len(table)} rows: expected at least the window, {self.window}")
+        columns = self._columns(table)
+        lags, past = (columns[name][-self.window :][None] for name in ("lags", "past"))
+        return Inputs(lags, past, columns["targets"][-1:].expand(1, self.horizon, -1))
 
     def unscale(self, law: Forecast) -> Forecast:
         """A model's law in the units of the table."""
