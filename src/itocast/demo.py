@@ -49,6 +49,9 @@ def run(folder: Path, seed: int = 0, training: Training = Training(), rows: int 
     parts = split(len(table))
     console.print(f"{source.title}.")
     console.print(f"{len(table):,} rows: {', '.join(f'{len(part):,}' for part in parts)} to train, validate and test.")
+    times = table.frame[table.time].iloc[parts.test.start :].reset_index(drop=True)
+    repeated = times.duplicated().mean()
+    console.print(f"Rows in the file's order; {repeated:.1%} of the test rows repeat the hour of the row before.")
     preparation = Preparation.fit(table, parts.train, window=5, horizon=1)
     results: dict[str, Result] = {}
     try:
@@ -66,8 +69,7 @@ def run(folder: Path, seed: int = 0, training: Training = Training(), rows: int 
             raise
         console.print("Interrupted: what is finished follows.")
     console.print(scores_grid(results, source.unit))
-    times = table.frame[table.time].iloc[parts.test.start : parts.test.stop]
-    _write(folder, results, times.reset_index(drop=True), source.unit)
+    _write(folder, results, times, source.unit)
     console.print(_where(folder, results), soft_wrap=True, markup=False)
     return results
 
@@ -88,6 +90,8 @@ def scores_grid(results: dict[str, Result], unit: str) -> Grid:
         ("inside the 95 % interval", "coverage_95", ".1%"),
     ):
         grid.add_row(name, *(format(result.scores[key], form) for result in results.values()))
+    shares = (result.law.epistemic.mean() / result.law.variance.mean() for result in results.values())
+    grid.add_row("epistemic share of the variance", *(f"{share:.2%}" for share in shares))
     grid.add_row("parameters", *(f"{result.fitted.parameters:,}" for result in results.values()))
     grid.add_row("fit (seconds)", *(f"{result.fitted.history.seconds:.0f}" for result in results.values()))
     return grid

@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from itocast import storage
@@ -15,8 +14,7 @@ from itocast.data.table import Table
 from itocast.data.windows import Preparation, Split
 from itocast.forecast import Forecast
 from itocast.models import MODELS, Model
-from itocast.sde import Noise
-from itocast.training import History, Training, fit, predict
+from itocast.training import History, Training, fit, predict, predict_batch
 
 
 @dataclass
@@ -51,11 +49,9 @@ class Fitted:
         law = predict(self.model, windows, paths, self.seed)
         return self.preparation.unscale(law), self.preparation.actuals(table, windows)
 
-    @torch.no_grad()
     def ahead(self, table: Table, paths: int | None = None) -> Forecast:
         """The law of the rows that will follow the table, in its units: one row, all horizon steps."""
-        x = self.preparation.latest(table)
-        law = self.model.eval()(x, paths or self.model.paths, Noise(self.seed, shared=True))
+        law = predict_batch(self.model, self.preparation.latest(table), paths, self.seed)
         return self.preparation.unscale(law)
 
     @property

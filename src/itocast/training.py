@@ -136,17 +136,19 @@ def fit(
     return history
 
 
-@torch.no_grad()
 def predict(model: Model, rows: Batches, paths: int | None = None, seed: int = 0, batch_size: int = 256) -> Forecast:
     """The law of every row, in the model's scale. Paths are shared by all rows: the batch size changes nothing."""
+    starts = range(0, len(rows), batch_size)
+    batches = (rows.batch(slice(start, start + batch_size))[0] for start in starts)
+    return Forecast.cat([predict_batch(model, x, paths, seed) for x in batches])
+
+
+@torch.no_grad()
+def predict_batch(model: Model, x: Inputs, paths: int | None = None, seed: int = 0) -> Forecast:
+    """The law of the rows of one batch, over the model's own number of paths if none is given."""
     if paths is not None and paths < 1:
         raise ValueError(f"paths={paths}: expected at least 1")
-    model.eval()
-    laws = []
-    for start in range(0, len(rows), batch_size):
-        x, _ = rows.batch(slice(start, start + batch_size))
-        laws.append(model(x, paths or model.paths, Noise(seed, shared=True)))
-    return Forecast.cat(laws)
+    return model.eval()(x, paths or model.paths, Noise(seed, shared=True))
 
 
 def _targets(rows: Batches) -> Tensor:
