@@ -22,7 +22,7 @@ def rows(preparation, table, parts):
 
 
 def test_every_registered_model_is_tested_here():
-    assert {type(make(Sizes(4, 1, 1, 1))) for make in BUILD.values()} == set(MODELS.values())
+    assert {type(make(Sizes(4, 1, 1, 0, 1))) for make in BUILD.values()} == set(MODELS.values())
 
 
 def test_law_has_the_shape_of_the_targets_and_finite_positive_variance(build, preparation, rows):
@@ -102,7 +102,7 @@ def test_objectives_differ_only_where_there_are_several_paths(preparation, rows)
 
 
 def test_paper_presets_are_the_papers_sizes():
-    sizes = Sizes(window=5, targets=1, covariates=8, horizon=1)
+    sizes = Sizes(window=5, targets=1, covariates=8, known=0, horizon=1)
     sde, hnn = SDEHNN.paper(sizes), MODELS["hnn"].paper(sizes)
     assert sde.block.steps == 6
     assert sde.block.log_gain is None
@@ -133,11 +133,14 @@ def test_theorem_1_holds_for_the_default_model(preparation):
         (lambda: Encoder(kind="transformer"), "kind"),
         (lambda: Encoder(hidden=0), "hidden"),
         (lambda: Encoder(width=3), "width"),
-        (lambda: SDEHNN(Sizes(5, 1, 0, 1), block=Block(dt=0.7)), "T=3.0 is not a multiple of dt=0.7"),
-        (lambda: SDEHNN(Sizes(5, 1, 0, 1), block=Block(solver="rk4")), "solver='rk4': expected one of euler_maruyama"),
-        (lambda: SDEHNN(Sizes(5, 1, 0, 1), block=Block(state="sequence")), "kind='mlp' has no time axis"),
-        (lambda: SDEHNN(Sizes(5, 1, 0, 1), objective="mse"), "objective='mse': expected one of mixture, paper"),
-        (lambda: SDEHNN(Sizes(5, 1, 0, 1), components=0), "components=0: expected at least 1"),
+        (lambda: SDEHNN(Sizes(5, 1, 0, 0, 1), block=Block(dt=0.7)), "T=3.0 is not a multiple of dt=0.7"),
+        (
+            lambda: SDEHNN(Sizes(5, 1, 0, 0, 1), block=Block(solver="rk4")),
+            "solver='rk4': expected one of euler_maruyama",
+        ),
+        (lambda: SDEHNN(Sizes(5, 1, 0, 0, 1), block=Block(state="sequence")), "kind='mlp' has no time axis"),
+        (lambda: SDEHNN(Sizes(5, 1, 0, 0, 1), objective="mse"), "objective='mse': expected one of mixture, paper"),
+        (lambda: SDEHNN(Sizes(5, 1, 0, 0, 1), components=0), "components=0: expected at least 1"),
     ],
 )
 def test_bad_settings_are_refused_by_name(make, message):

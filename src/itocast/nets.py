@@ -23,6 +23,7 @@ class Inputs(NamedTuple):
 
     lags: Tensor  # (rows, window, targets): scaled past values of the targets, oldest first
     past: Tensor  # (rows, window, covariates): scaled past values of the covariates
+    known: Tensor  # (rows, known): all else that is known at the origin, such as the calendar of the time forecast
     anchor: Tensor  # (rows, horizon, targets): what predicted means are relative to, in the target's scale
 
 
@@ -32,14 +33,16 @@ class Sizes(NamedTuple):
     window: int
     targets: int
     covariates: int
+    known: int
     horizon: int
 
 
 class Encoder(Settings):
     """How an input becomes a state: the init layer of Fig. 1.
 
-    `mlp` embeds every lag, adds the last value of each covariate and runs `layers` hidden layers of `hidden` units
-    to a state of `dim`; `lstm` and `gru` run `layers` layers of `dim` units over all columns of the window.
+    `mlp` embeds every lag, adds the last value of each covariate and what is known, and runs `layers` hidden layers of
+    `hidden` units to a state of `dim`; `lstm` and `gru` run `layers` layers of `dim` units over all columns of the
+    window, and a linear layer joins what is known to their states.
     """
 
     kind: Literal["mlp", "lstm", "gru"] = "mlp"
@@ -81,13 +84,13 @@ class Periodic(nn.Module):
 
 
 class MLP(nn.Module):
-    """Lags with embeddings and the last covariates, through hidden layers to a state (rows, dim)."""
+    """Lags with embeddings, the last covariates and what is known, through hidden layers to a state (rows, dim)."""
 
     def __init__(self, settings: Encoder, sizes: Sizes) -> None:
         super().__init__()
         lags = sizes.window * sizes.targets
         self.embed = Periodic(lags, settings.frequencies, settings.embedding) if settings.frequencies else None
-        width = lags + sizes.covariates + (lags * settings.embedding if self.embed else 0)
+        width = lags + sizes.covariates + sizes.known + (lags * settings.embedding if self.embed else 0)
         widths = [width, *[settings.hidden] * settings.layers]
         self.hidden = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(widths))
         self.out = nn.Linear(widths[-1], settings.dim)
@@ -95,7 +98,7 @@ class MLP(nn.Module):
 
     def forward(self, x: Inputs, noise: Noise) -> Tensor:
         lags = x.lags.flatten(1)
-        z = torch.cat([lags, x.past[:, -1]] + ([self.embed(lags)] if self.embed else []), dim=1)
+        z = torch.cat([lags, x.past[:, -1], x.known] + ([self.embed(lags)] if self.embed else []), dim=1)
         for layer in self.hidden:
             z = torch.relu(layer(z))
             if self.training and self.dropout:
@@ -110,10 +113,14 @@ class Recurrent(nn.Module):
         super().__init__()
         kind = {"lstm": nn.LSTM, "gru": nn.GRU}[settings.kind]
         self.network = kind(sizes.targets + sizes.covariates, settings.dim, settings.layers, batch_first=True)
+        self.join = nn.Linear(settings.dim + sizes.known, settings.dim) if sizes.known else None
         self.keep_time = keep_time
 
     def forward(self, x: Inputs, noise: Noise) -> Tensor:
         states, _ = self.network(torch.cat([x.lags, x.past], dim=-1))
+        if self.join:
+            known = x.known[:, None].expand(-1, states.shape[1], -1)
+            states = torch.tanh(self.join(torch.cat([states, known], dim=-1)))
         return states if self.keep_time else states[:, -1]
 
 

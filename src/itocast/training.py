@@ -18,7 +18,7 @@ from pydantic import Field
 from torch import Tensor
 
 from itocast.forecast import Forecast
-from itocast.models.base import Model
+from itocast.models.base import Model, mixture
 from itocast.nets import Inputs
 from itocast.sde import Noise
 from itocast.settings import Settings
@@ -115,7 +115,7 @@ def fit(
                     break
                 began = time.perf_counter()
                 loss = _epoch(model, optimiser, train, settings, seed, epoch=len(history.epochs))
-                score = -predict(model, validation, model.validation_paths).log_prob(_targets(validation)).mean().item()
+                score = nll(model, validation)
                 if not math.isfinite(score):
                     raise TrainingError(_diverged(f"the validation loss became {score}", len(history.epochs), settings))
                 history.epochs.append({"train": loss, "validation": score, "seconds": time.perf_counter() - began})
@@ -151,8 +151,15 @@ def predict_batch(model: Model, x: Inputs, paths: int | None = None, seed: int =
     return model.eval()(x, paths or model.paths, Noise(seed, shared=True))
 
 
-def _targets(rows: Batches) -> Tensor:
-    return rows.batch(slice(None))[1]
+def nll(model: Model, rows: Batches, batch_size: int = 1024) -> float:
+    """The validation score: mean -log of the predictive density over all observed targets, in the model's scale."""
+    total, count = 0.0, 0
+    for start in range(0, len(rows), batch_size):
+        x, y = rows.batch(slice(start, start + batch_size))
+        seen = int((~y.isnan()).sum())
+        total += mixture(predict_batch(model, x, model.validation_paths), y).item() * seen
+        count += seen
+    return total / max(count, 1)
 
 
 def _epoch(

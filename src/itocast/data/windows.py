@@ -74,7 +74,7 @@ class Windows:
         lags, past = self._lags[index].movedim(1, 2), self._past[index].movedim(1, 2)
         last = self._last[index]
         anchor = last[:, None, :].expand(-1, self.sizes.horizon, -1)
-        return Inputs(lags, past, anchor), self._y[index].movedim(1, 2)
+        return Inputs(lags, past, lags.new_empty(len(lags), 0), anchor), self._y[index].movedim(1, 2)
 
 
 class Preparation:
@@ -114,7 +114,7 @@ class Preparation:
     @property
     def sizes(self) -> Sizes:
         """What a model must know."""
-        return Sizes(self.window, len(self.targets), len(self.covariates), self.horizon)
+        return Sizes(self.window, len(self.targets), len(self.covariates), 0, self.horizon)
 
     def windows(self, table: Table, part: range) -> Windows:
         """The windows whose targets are in a part of the table; lags may reach back before it."""
@@ -139,7 +139,7 @@ class Preparation:
             raise ValueError(f"table has {len(table)} rows: expected at least the window, {self.window}")
         columns = self._columns(table)
         lags, past = (columns[name][-self.window :][None] for name in ("lags", "past"))
-        return Inputs(lags, past, columns["targets"][-1:].expand(1, self.horizon, -1))
+        return Inputs(lags, past, lags.new_empty(1, 0), columns["targets"][-1:].expand(1, self.horizon, -1))
 
     def unscale(self, law: Forecast) -> Forecast:
         """A model's law in the units of the table."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from itocast.forecast import Forecast
@@ -14,12 +15,21 @@ from itocast.sde import Noise
 
 def mixture(law: Forecast, y: Tensor) -> Tensor:
     """-log of the predictive density: of the mean over paths, which is the law that is reported."""
-    return -law.log_prob(y).mean()
+    return -_observed(law.log_prob, y)
 
 
 def paper(law: Forecast, y: Tensor) -> Tensor:
     """The mean over paths of ½(y - μ)² e^(-s) + ½ s, Eq. 9, plus the constant ½ log 2π."""
-    return -law.path_log_prob(y).mean()
+    return -_observed(law.path_log_prob, y)
+
+
+def _observed(log_prob: Callable[[Tensor], Tensor], y: Tensor) -> Tensor:
+    """The mean of a log-density over the targets that were observed; those that are missing are nan."""
+    seen = ~y.isnan()
+    if seen.all():
+        return log_prob(y).mean()
+    logs = log_prob(torch.where(seen, y, 0.0))
+    return (logs * seen).sum() / (seen.expand_as(logs).sum().clamp(min=1))
 
 
 OBJECTIVES: dict[str, Callable[[Forecast, Tensor], Tensor]] = {"mixture": mixture, "paper": paper}

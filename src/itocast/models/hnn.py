@@ -14,8 +14,9 @@ class HNN(Model):
     """Encoder, then mean and variance layers: one path, one Gaussian (Nix and Weigend 1994), Eq. 1.
 
     >>> import torch
-    >>> sizes = Sizes(window=5, targets=1, covariates=0, horizon=2)
-    >>> x = Inputs(lags=torch.zeros(7, 5, 1), past=torch.zeros(7, 5, 0), anchor=torch.zeros(7, 2, 1))
+    >>> sizes = Sizes(window=5, targets=1, covariates=0, known=0, horizon=2)
+    >>> empty = torch.zeros(7, 0)
+    >>> x = Inputs(lags=torch.zeros(7, 5, 1), past=torch.zeros(7, 5, 0), known=empty, anchor=torch.zeros(7, 2, 1))
     >>> HNN(sizes)(x, paths=1, noise=Noise(seed=0, shared=True))
     Forecast(paths=1, rows=7, horizon=2, targets=1, components=1)
     """

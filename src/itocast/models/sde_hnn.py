@@ -41,8 +41,9 @@ class SDEHNN(Model):
     relative to the last value, and the likelihood of the mixture over paths. `SDEHNN.paper` is the literal form.
 
     >>> import torch
-    >>> sizes = Sizes(window=5, targets=1, covariates=4, horizon=1)
-    >>> x = Inputs(lags=torch.zeros(7, 5, 1), past=torch.zeros(7, 5, 4), anchor=torch.zeros(7, 1, 1))
+    >>> sizes = Sizes(window=5, targets=1, covariates=4, known=0, horizon=1)
+    >>> empty = torch.zeros(7, 0)
+    >>> x = Inputs(lags=torch.zeros(7, 5, 1), past=torch.zeros(7, 5, 4), known=empty, anchor=torch.zeros(7, 1, 1))
     >>> SDEHNN(sizes).eval()(x, paths=8, noise=Noise(seed=0, shared=True))
     Forecast(paths=8, rows=7, horizon=1, targets=1, components=5)
     """
