@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from itocast import metrics as metrics
     from itocast.data import sources as datasets
-    from itocast.data.table import read_table
-    from itocast.data.windows import Preparation, split
-    from itocast.fitted import Fitted
+    from itocast.data.preparation import Data
+    from itocast.data.reading import long
     from itocast.forecast import Forecast
+    from itocast.forecaster import Forecaster
     from itocast.models.hnn import HNN
     from itocast.models.sde_hnn import SDEHNN
     from itocast.sde import SDEBlock
@@ -22,20 +22,18 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
-    "HNN", "SDEHNN", "Fitted", "Forecast", "Preparation", "SDEBlock", "Training",
-    "datasets", "metrics", "read_table", "split",
+    "HNN", "SDEHNN", "Data", "Forecast", "Forecaster", "SDEBlock", "Training", "datasets", "long", "metrics",
 ]  # fmt: skip
 
 _HOMES = {
-    "Fitted": "itocast.fitted",
+    "Data": "itocast.data.preparation",
     "Forecast": "itocast.forecast",
+    "Forecaster": "itocast.forecaster",
     "HNN": "itocast.models.hnn",
-    "Preparation": "itocast.data.windows",
     "SDEBlock": "itocast.sde",
     "SDEHNN": "itocast.models.sde_hnn",
     "Training": "itocast.training",
-    "read_table": "itocast.data.table",
-    "split": "itocast.data.windows",
+    "long": "itocast.data.reading",
 }
 _MODULES = {"datasets": "itocast.data.sources", "metrics": "itocast.metrics"}
 

@@ -1,13 +1,26 @@
-"""The command line. Nothing heavy is imported before a command runs."""
+"""The command line. Nothing heavy is imported before a command runs; results go to files or standard output alone."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 app = typer.Typer(help="Forecasts whose uncertainty can be trusted.", no_args_is_help=True, add_completion=False)
+datasets_app = typer.Typer(help="Named datasets.", no_args_is_help=True)
+app.add_typer(datasets_app, name="datasets")
+
+Source = Annotated[str, typer.Argument(help="A CSV (also .gz) or Parquet file; - reads CSV from standard input.")]
+Model = Annotated[Path, typer.Argument(help="The folder that fit wrote.")]
+Output = Annotated[str, typer.Option("--output", "-o", help="A .csv, .csv.gz, .parquet or .json file; - for CSV here.")]
+Levels = Annotated[str, typer.Option(help="Central intervals in percent, separated by commas.")]
+Quantiles = Annotated[str, typer.Option(help="Probabilities, separated by commas.")]
+Start = Annotated[str, typer.Option(help="Where the test part begins: a share of the rows, or a time.")]
+Step = Annotated[int, typer.Option(min=1, help="Rows from one cutoff to the next.")]
+Refit = Annotated[int, typer.Option(min=0, help="Fit anew after so many cutoffs; 0: never.")]
+Threads = Annotated[int, typer.Option(min=1, help="Processor threads to use.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -26,18 +39,215 @@ def demo(
         "demo"
     ),
     seed: Annotated[int, typer.Option(help="The same seed on as many threads gives the same numbers.")] = 0,
-    threads: Annotated[int, typer.Option(min=1, help="Processor threads to use.")] = 1,
+    threads: Threads = 1,
     quick: Annotated[bool, typer.Option(help="A few epochs on the newest rows: a look, not a result.")] = False,
 ) -> None:
     """Train SDE-HNN and a plain heteroscedastic network on real traffic, and compare them."""
+    from itocast import demo
+
+    _use(threads)
+    demo.run(output, seed, {"epochs": 8} if quick else {}, rows=8000 if quick else None)
+
+
+@app.command()
+def fit(
+    data: Source,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the model.")] = Path("model"),
+    horizon: Annotated[int | None, typer.Option(min=1, help="Steps to forecast.")] = None,
+    window: Annotated[int | None, typer.Option(min=1, help="Rows to look back; by default from the data.")] = None,
+    target: Annotated[str | None, typer.Option(help="Column to forecast, or several with commas. [default: y]")] = None,
+    time: Annotated[str | None, typer.Option(help="Column of times; '' for rows in order. [default: ds]")] = None,
+    id: Annotated[str | None, typer.Option(help="Column that tells series apart. [default: unique_id]")] = None,
+    past: Annotated[str | None, typer.Option(help="Covariates known up to now, with commas.")] = None,
+    future: Annotated[str | None, typer.Option(help="Covariates known ahead, with commas.")] = None,
+    static: Annotated[str | None, typer.Option(help="Covariates that do not change in a series.")] = None,
+    support: Annotated[str | None, typer.Option(help="real, positive or unit.")] = None,
+    freq: Annotated[str | None, typer.Option(help="Step between rows, such as h, D, MS; by default inferred.")] = None,
+    repeated: Annotated[str | None, typer.Option(help="Repeated times: error, first, last, mean or keep.")] = None,
+    gaps: Annotated[str | None, typer.Option(help="Missing times: auto, fill or keep.")] = None,
+    holidays: Annotated[str | None, typer.Option(help="Country whose holidays are marked, such as US.")] = None,
+    model: Annotated[str | None, typer.Option(help="sde_hnn or hnn.")] = None,
+    calibration: Annotated[str | None, typer.Option(help="variance or none.")] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="At most so many; by default from the data.")] = None,
+    seed: Annotated[int | None, typer.Option(help="The same seed on as many threads gives the same model.")] = None,
+    config: Annotated[Path | None, typer.Option(help="TOML file of settings; options replace them.")] = None,
+    wide: Annotated[bool, typer.Option(help="Each column but the time is a series of its own.")] = False,
+    resume: Annotated[bool, typer.Option(help="Keep a checkpoint, and go on from it if there is one.")] = False,
+    threads: Threads = 1,
+) -> None:
+    """Learn from a table, write the model, and say how well it did on the newest rows."""
+    from itocast.config import Config
+    from itocast.data.reading import long
+
+    options = {
+        "horizon": horizon, "window": window, "target": _list(target) if target and "," in target else target,
+        "id": id, "past": _list(past), "future": _list(future), "static": _list(static), "support": support,
+        "data.freq": freq, "data.repeated": repeated, "data.gaps": gaps, "data.holidays": holidays,
+        "model.kind": model, "calibration": calibration, "training.epochs": epochs, "seed": seed, "time": time,
+    }  # fmt: skip
+    settings = Config.read(config, options)
+    _use(threads)
+    forecaster = settings.forecaster()
+    frame = _frame(data)
+    columns = settings.columns()
+    if wide:
+        frame = long(frame, columns["time"], columns["id"], columns["target"])
+    checkpoint = output / "checkpoint" if resume else None
+    forecaster.fit(frame, **columns, checkpoint=checkpoint)
+    forecaster.save(output)
+    if checkpoint:
+        checkpoint.unlink(missing_ok=True)
+    _report(forecaster, frame, output, data)
+
+
+@app.command()
+def predict(
+    model: Model,
+    data: Annotated[str | None, typer.Argument(help="Rows to forecast from; by default those of fit.")] = None,
+    output: Output = "-",
+    level: Levels = "80,95",
+    quantiles: Quantiles = "",
+    paths: Annotated[int | None, typer.Option(min=1, help="Sampled courses instead of bounds.")] = None,
+    future: Annotated[str | None, typer.Option(help="Table of the covariates that are known ahead.")] = None,
+    threads: Threads = 1,
+) -> None:
+    """Forecast the steps after the end of each series."""
+    from itocast.data import frames
+
+    _use(threads)
+    frames.check_name(output)
+    forecaster = _load(model)
+    frame = None if data is None else _frame(data)
+    ahead = None if future is None else _frame(future)
+    forecast = forecaster.predict(frame, _numbers("level", level), _numbers("quantiles", quantiles), paths, ahead)
+    frames.write(forecast, output)
+
+
+@app.command()
+def backtest(
+    model: Model, data: Source, output: Output = "-", start: Start = "0.8", step: Step = 1, refit: Refit = 0,
+    level: Levels = "80,95", quantiles: Quantiles = "", threads: Threads = 1,
+) -> None:  # fmt: skip
+    """Forecast from every cutoff of the newest rows, beside what happened."""
+    from itocast.data import frames
+
+    _use(threads)
+    frames.check_name(output)
+    levels, probabilities = _numbers("level", level), _numbers("quantiles", quantiles)
+    frames.write(_load(model).backtest(_frame(data), _start(start), step, refit, levels, probabilities), output)
+
+
+@app.command()
+def evaluate(
+    model: Model, data: Source, output: Output = "-", start: Start = "0.8", step: Step = 1, refit: Refit = 0,
+    threads: Threads = 1,
+) -> None:  # fmt: skip
+    """Every metric of a backtest: over all forecasts, by step and by series."""
+    from itocast.data import frames
+
+    _use(threads)
+    frames.check_name(output)
+    frames.write(_load(model).evaluate(_frame(data), _start(start), step, refit), output)
+
+
+@datasets_app.command("list")
+def datasets_list() -> None:
+    """The names of all datasets, and what they are."""
+    from itocast.data.sources import DATASETS
+
+    for name, source in DATASETS.items():
+        print(f"{name}\t{source.title}")
+
+
+@datasets_app.command("show")
+def datasets_show(name: str) -> None:
+    """What a dataset holds, how to fit it, and whom to credit."""
+    from itocast.data import sources
+
+    schema, frame = sources.schema(name), sources.load(name)
+    source = sources.DATASETS[name]
+    print(f"{source.title}\n{source.credit}\n{len(frame):,} rows; target in {source.unit}")
+    for key, value in schema.items():
+        print(f"{key}: {', '.join(value) if isinstance(value, list) else value}")
+    print(frame.head().to_string())
+
+
+@datasets_app.command("get")
+def datasets_get(name: str, output: Output = "-") -> None:
+    """Write a dataset as a table."""
+    from itocast.data import frames, sources
+
+    frames.check_name(output)
+    frames.write(sources.load(name), output)
+
+
+def _use(threads: int) -> None:
     import torch
 
-    from itocast import demo
-    from itocast.training import Training
-
     torch.set_num_threads(threads)
-    settings = Training(epochs=8) if quick else Training()
-    demo.run(output, seed, settings, rows=8000 if quick else None)
+
+
+def _load(folder: Path) -> Any:
+    from itocast.forecaster import Forecaster
+
+    return Forecaster.load(folder)
+
+
+def _frame(source: str) -> Any:
+    from itocast.data.columns import open_frame
+
+    return open_frame(sys.stdin if source == "-" else source).to_native()
+
+
+def _list(text: str | None) -> list[str] | None:
+    return None if text is None else [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _numbers(option: str, text: str) -> list[float]:
+    try:
+        return [float(word) for word in _list(text) or []]
+    except ValueError:
+        raise ValueError(f"{option}={text!r}: expected numbers separated by commas") from None
+
+
+def _start(text: str) -> float | str:
+    try:
+        share = float(text)
+    except ValueError:
+        return text
+    return share if 0 < share < 1 else text
+
+
+def _report(forecaster: Any, frame: Any, output: Path, data: str) -> None:
+    """What was learned from, how it went, the scores of the newest rows, and what to do next."""
+    from rich.console import Console
+    from rich.table import Table
+
+    fitted = forecaster.fitted
+    prepared, history = fitted.preparation, fitted.history
+    console = Console()
+    series, target = len(prepared.scales), ", ".join(prepared.columns.targets)
+    console.print(
+        f"{series:,} series of {target}, a row every {prepared.clock.freq}; {prepared.window} rows back, "
+        f"{prepared.horizon} ahead; {fitted.parameters:,} parameters, {len(history.epochs)} epochs "
+        f"({history.stopped}, best {history.best}) in {history.seconds:.0f} s.",
+        highlight=False, soft_wrap=True,
+    )  # fmt: skip
+    scores = forecaster.evaluate(frame, start=1 - prepared.data.validation)
+    shown = ("rmse", "crps", "nll", "cwce", "epiw", "coverage_80", "coverage_95")
+    grid = Table("held-out rows", "forecasts", *shown, title_justify="left")
+    for row in scores.to_dict("records")[: 1 + (prepared.horizon if prepared.horizon > 1 else 0)]:
+        if row["by"] == "step" and int(row["of"]) not in (1, prepared.horizon):
+            continue
+        name = "all" if row["by"] == "all" else f"step {row['of']}"
+        grid.add_row(name, f"{row['forecasts']:,}", *(f"{row[score]:.4g}" for score in shown))
+    console.print(grid)
+    console.print(
+        f"The newest {prepared.data.validation:.0%} of the rows: not trained on, but they chose the epoch and the "
+        f"calibration. Next:\n  itocast predict {output} -o forecast.csv\n  itocast backtest {output} {data} -o "
+        f"backtest.csv",
+        highlight=False, markup=False, soft_wrap=True,
+    )  # fmt: skip
 
 
 def run() -> None:
@@ -51,6 +261,8 @@ def run() -> None:
         if stop.code == 130:
             Console(stderr=True).print("Interrupted.")
         raise
-    except (ValueError, ArithmeticError, OSError) as error:
+    except BrokenPipeError:  # the reader of standard output has seen enough
+        sys.stderr.close()
+    except (ValueError, TypeError, ArithmeticError, OSError, ImportError) as error:
         Console(stderr=True).print(Text.assemble(("Error: ", "red"), str(error)), soft_wrap=True)
         raise SystemExit(1) from None

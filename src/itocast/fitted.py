@@ -1,58 +1,131 @@
-"""A trained model together with all it needs to forecast: what is saved and loaded."""
+"""A trained model together with all it needs to forecast: what is trained, saved and loaded."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
 from torch import Tensor
 
 from itocast import storage
+from itocast.calibration import CALIBRATORS, Calibrator
+from itocast.clipped import clip
+from itocast.data.preparation import Data, Preparation
 from itocast.data.table import Table
-from itocast.data.windows import Preparation, Split
+from itocast.data.windows import Windows
+from itocast.dependence import Dependence
 from itocast.forecast import Forecast
 from itocast.models import MODELS, Model
-from itocast.training import History, Training, fit, predict, predict_batch
+from itocast.training import History, Training, fit, nll, predict
+
+Build = Callable[..., Model]
+MOST = 4000  # windows that early stopping and calibration look at, evenly spaced
+ENOUGH = 50  # new windows without which an update leaves the calibration as it is
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """All choices that do not depend on the data."""
+
+    horizon: int
+    window: int | None
+    support: str
+    data: Data
+    build: Build
+    training: Training | dict[str, Any]  # all settings, or those that replace what suits the number of rows
+    calibration: str | None
+    seed: int
 
 
 @dataclass
 class Fitted:
-    """Scaling, model, how it was trained and what happened."""
+    """Scaling, model, calibration, the dependence between steps, and the last rows of every series."""
 
+    recipe: Recipe
     preparation: Preparation
     model: Model
-    training: Training
     history: History
-    seed: int
+    calibrator: Calibrator | None
+    dependence: Dependence
+    context: Table
 
     @classmethod
-    def train(
-        cls, table: Table, parts: Split, preparation: Preparation, build: Callable[..., Model],
-        training: Training = Training(), seed: int = 0, checkpoint: str | Path | None = None,
-    ) -> Fitted:  # fmt: skip
-        """Fit a new model on the training part, and keep the weights that are best on the validation part."""
-        if isinstance(build, Model):
-            raise TypeError("build is a model: expected what makes one from sizes and seed, such as the class SDEHNN")
-        train, validation = preparation.windows(table, parts.train), preparation.windows(table, parts.validation)
-        model = build(preparation.sizes, seed=seed)
-        history = fit(model, train, validation, training, seed, checkpoint)
-        return cls(preparation, model, training, history, seed)
+    def train(cls, table: Table, recipe: Recipe, checkpoint: str | Path | None = None) -> Fitted:
+        """Fit on the earlier part of a table; stop, calibrate and learn the dependence between steps on the later."""
+        cut = table.cutoff(1 - recipe.data.validation)
+        preparation = Preparation.fit(table, recipe.horizon, recipe.window, recipe.data, until=cut).meeting(table, cut)
+        train = preparation.windows(table, until=cut)
+        validation = preparation.windows(table, after=cut, numbers=train.numbers).thin(MOST)
+        training = _training(recipe, len(train))
+        model = recipe.build(train.sizes, seed=recipe.seed)
+        history = fit(model, train, validation, training, recipe.seed, checkpoint)
+        fitted = cls(
+            recipe,
+            preparation,
+            model,
+            history,
+            None,
+            Dependence.none(recipe.horizon, len(table.columns.targets)),
+            table.tail(preparation.window + 1),
+        )
+        fitted.calibrate(validation)
+        return fitted
 
-    def forecast(self, table: Table, part: range, paths: int | None = None) -> tuple[Forecast, Tensor]:
-        """The laws of a part's rows, from true lags, and what happened: both in the units of the table.
+    def calibrate(self, windows: Windows) -> None:
+        """Learn from forecasts that were not trained on how to correct later ones and how their steps move together."""
+        self.calibrator = None
+        law, y = self.law(windows, clipped=False), windows.actuals()
+        if self.recipe.calibration:
+            self.calibrator = CALIBRATORS[self.recipe.calibration]().fit(law, y)
+            law = self.calibrator.apply(law)
+        self.dependence = Dependence.fit(law, y)
 
-        A row counts by its first target: it needs a whole window before it, and a whole horizon inside the part.
+    def law(self, windows: Windows, paths: int | None = None, clipped: bool = True) -> Forecast:
+        """The laws of some windows in the table's units, calibrated, and inside the support."""
+        law = self.preparation.unscale(predict(self.model, windows, paths, self.recipe.seed), windows)
+        law = self.calibrator.apply(law) if self.calibrator else law
+        return clip(law, self.recipe.support) if clipped else law
+
+    def update(self, new: Table) -> History:
+        """Go on with new rows: train a little on all but the latest of them, and calibrate anew on those.
+
+        Scales and categories stay. The old weights stay if they are better on the latest rows, and everything but the
+        context stays if there are too few rows to tell.
         """
-        windows = self.preparation.windows(table, part)
-        law = predict(self.model, windows, paths, self.seed)
-        return self.preparation.unscale(law), self.preparation.actuals(table, windows)
+        table = self.context.join(new)
+        begin = int(self.context.times[self.context.starts[1:] - 1].min())
+        self.preparation = self.preparation.meeting(table)
+        history = History()
+        cut = new.cutoff(1 - self.recipe.data.validation)
+        if begin < cut and self._holds(table, begin, cut) and self._holds(table, cut, None):
+            train = self.preparation.windows(table, after=begin, until=cut)
+            validation = self.preparation.windows(table, after=cut).thin(MOST)
+            history = self._train_on(train, validation)
+            if len(validation) >= ENOUGH:
+                self.calibrate(validation)
+        self.context = table.tail(self.preparation.window + 1)
+        return history
 
-    def ahead(self, table: Table, paths: int | None = None) -> Forecast:
-        """The law of the rows that will follow the table, in its units: one row, all horizon steps."""
-        law = predict_batch(self.model, self.preparation.latest(table), paths, self.seed)
-        return self.preparation.unscale(law)
+    def _holds(self, table: Table, after: int, until: int | None) -> bool:
+        try:
+            return len(self.preparation.windows(table, after, until)) > 0
+        except ValueError:
+            return False
+
+    def _train_on(self, train: Windows, validation: Windows) -> History:
+        """A short run at a fifth of the learning rate, undone if it does not help."""
+        settings = _training(self.recipe, len(train))
+        short = {"epochs": -(-settings.epochs // 5), "learning_rate": settings.learning_rate / 5}
+        before, weights = nll(self.model, validation), {k: v.clone() for k, v in self.model.state_dict().items()}
+        history = fit(self.model, train, validation, settings.model_copy(update=short), self.recipe.seed)
+        if not min(epoch["validation"] for epoch in history.epochs) < before:
+            self.model.load_state_dict(weights)
+        return history
 
     @property
     def parameters(self) -> int:
@@ -61,32 +134,67 @@ class Fitted:
 
     def save(self, folder: str | Path) -> None:
         """Write to a folder; see `itocast.storage`."""
+        recipe, context = self.recipe, self.context
+        categories = {name: column.tolist() for name, column in context.values.items() if column.dtype == object}
         settings: dict[str, Any] = {
             "preparation": self.preparation.to_dict(),
             "model": {"kind": _kind(self.model), "config": self.model.config},
-            "training": self.training.model_dump(),
+            "recipe": {name: getattr(recipe, name) for name in ("window", "support", "calibration", "seed")},
+            "training": dict(recipe.training),
+            "calibrator": self.calibrator.to_dict() if self.calibrator else None,
             "history": asdict(self.history),
-            "seed": self.seed,
+            "context": {"ids": context.ids.tolist(), "categories": categories},
         }
-        storage.save(folder, settings, self.model.state_dict())
+        tensors = {f"model/{name}": tensor for name, tensor in self.model.state_dict().items()}
+        tensors |= {f"dependence/{name}": tensor for name, tensor in vars(self.dependence).items()}
+        arrays = {"starts": context.starts, "times": context.times}
+        arrays |= {f"values/{name}": column for name, column in context.values.items() if column.dtype != object}
+        tensors |= {f"context/{name}": torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}
+        storage.save(folder, settings, tensors)
 
     @classmethod
     def load(cls, folder: str | Path) -> Fitted:
         """Read from a folder that `save` wrote."""
-        manifest, weights = storage.load(folder)
+        manifest, tensors = storage.load(folder)
         try:
-            model = MODELS[manifest["model"]["kind"]](**manifest["model"]["config"])
-            model.load_state_dict(weights)
-            return cls(
-                Preparation.from_dict(manifest["preparation"]), model.eval(), Training(**manifest["training"]),
-                History(**manifest["history"]), manifest["seed"],
-            )  # fmt: skip
+            return cls._restore(manifest, tensors)
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
             written = manifest["versions"]["itocast"]
             raise storage.StorageError(
                 f"{folder} was written by itocast {written} and does not fit itocast {storage.version('itocast')} "
                 f"({type(error).__name__}: {error}): use the version that wrote it"
             ) from None
+
+    @classmethod
+    def _restore(cls, manifest: dict[str, Any], tensors: dict[str, Tensor]) -> Fitted:
+        parts: dict[str, dict[str, Tensor]] = {"model": {}, "dependence": {}, "context": {}}
+        for name, tensor in tensors.items():
+            part, rest = name.split("/", 1)
+            parts[part][rest] = tensor
+        preparation = Preparation.from_dict(manifest["preparation"])
+        kind, config = MODELS[manifest["model"]["kind"]], manifest["model"]["config"]
+        model = kind(**config)
+        model.load_state_dict(parts["model"])
+        build = partial(kind, **{name: value for name, value in config.items() if name not in ("sizes", "seed")})
+        recipe = Recipe(
+            horizon=preparation.horizon, data=preparation.data, build=build, **manifest["recipe"],
+            training=manifest["training"],
+        )  # fmt: skip
+        calibrator = None
+        if recipe.calibration and manifest["calibrator"] is not None:
+            calibrator = CALIBRATORS[recipe.calibration](**manifest["calibrator"])
+        arrays = {name: tensor.numpy() for name, tensor in parts["context"].items()}
+        values = {name.split("/", 1)[1]: array for name, array in arrays.items() if name.startswith("values/")}
+        values |= {name: np.array(column, object) for name, column in manifest["context"]["categories"].items()}
+        ids = np.array(manifest["context"]["ids"], object)
+        context = Table(preparation.columns, preparation.clock, ids, arrays["starts"], arrays["times"], values)
+        history, dependence = History(**manifest["history"]), Dependence(**parts["dependence"])
+        return cls(recipe, preparation, model.eval(), history, calibrator, dependence, context)
+
+
+def _training(recipe: Recipe, rows: int) -> Training:
+    chosen = recipe.training
+    return chosen if isinstance(chosen, Training) else Training.suited(rows, **chosen)
 
 
 def _kind(model: Model) -> str:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from itocast import mixtures
 
+LEVELS = torch.arange(1, 100, dtype=torch.float64) / 100  # at which calibration is measured
 CHUNK = 1 << 18  # elements a chunk of work may have: 2 MB of float64 stays in the cache
 
 
@@ -207,14 +208,17 @@ class Forecast:
         deviation = (0.5 * self.log_variances.double()[path].gather(-1, part)).exp()[..., 0]
         return self.means.double()[path].gather(-1, part)[..., 0] + deviation * normal
 
-    def check(self, y: Any, leading: bool = False) -> Tensor:
-        """y as a tensor (rows, horizon, targets); one value a row will do where horizon and targets are 1."""
+    def check(self, y: Any, leading: bool = False, missing: bool = False) -> Tensor:
+        """y as a tensor (rows, horizon, targets); one value a row will do where horizon and targets are 1.
+
+        Further axes in front and values that are nan are taken if `leading` and `missing` say so.
+        """
         y = as_tensor("y", y)
         if y.ndim == 1 and self.shape == (len(y), 1, 1):
             y = y[:, None, None]
         if y.shape[-3:] != self.shape or (y.ndim > 3 and not leading):
             raise ValueError(f"y has shape {tuple(y.shape)}: expected (rows, horizon, targets) = {self.shape}")
-        if y.isnan().any():
+        if not missing and y.isnan().any():
             raise ValueError(f"y holds {int(y.isnan().sum())} values that are not numbers: drop those rows")
         return y
 

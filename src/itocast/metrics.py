@@ -1,17 +1,81 @@
-"""Scores of a forecast against what happened, Sec. 5.3 and App. E. `y` is (rows, horizon, targets)."""
+"""Scores of a forecast against what happened, Sec. 5.3 and App. E. `y` is (rows, horizon, targets).
+
+Every metric is one number made from the scores of single forecasts: one for each row, horizon step and target. `score`
+computes those once; each entry of METRICS takes them, or any part of them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from itocast.forecast import Forecast, central
+from itocast.forecast import LEVELS, Forecast, central
 
 Sided = Literal["one", "two"]
-LEVELS = torch.arange(1, 100, dtype=torch.float64) / 100
+TWENTIETHS = LEVELS[4::5]  # 0.05, 0.10 … 0.95
+
+
+@dataclass(frozen=True)
+class Scored:
+    """The scores of single forecasts, each (forecasts,), and which row, step and target they are of."""
+
+    y: Tensor
+    mean: Tensor
+    log_prob: Tensor
+    crps: Tensor
+    pit: Tensor
+    width: Tensor  # of the central intervals, the mean over the levels 1 … 99 %
+    pinball: Tensor  # the mean over the probabilities 0.05, 0.10 … 0.95
+    row: Tensor
+    step: Tensor
+    target: Tensor
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def __getitem__(self, which: Any) -> Scored:
+        """Some of them, by a mask or by positions."""
+        return Scored(*(getattr(self, field.name)[which] for field in fields(self)))
+
+    @staticmethod
+    def cat(parts: list[Scored], rows: list[int]) -> Scored:
+        """Several together; `rows` is how many rows each part's forecast has."""
+        first = torch.tensor([0, *rows[:-1]]).cumsum(0)
+        columns = {f.name: torch.cat([getattr(part, f.name) for part in parts]) for f in fields(Scored)}
+        columns["row"] = torch.cat([part.row + begin for part, begin in zip(parts, first, strict=True)])
+        return Scored(**columns)
+
+    def metrics(self) -> dict[str, float]:
+        """Every metric by name."""
+        return {name: metric(self) for name, metric in METRICS.items()}
+
+
+def score(forecast: Forecast, y: Any) -> Scored:
+    """The scores of each forecast whose outcome is known, which is where y is not nan."""
+    y = forecast.check(y, missing=True).double()
+    seen, mean = ~y.isnan(), forecast.mean.double()
+    full = torch.where(seen, y, mean)
+    parts = (
+        full, mean, forecast.log_prob(full).double(), forecast.crps(full), pit(forecast, full),
+        _widths(forecast, LEVELS), _pinballs(forecast, full, TWENTIETHS),
+    )  # fmt: skip
+    return Scored(*(part[seen] for part in parts), *seen.nonzero().T)
+
+
+def evaluate(forecast: Forecast, y: Any) -> dict[str, float]:
+    """Every metric by name; outcomes that are nan are left out.
+
+    >>> law = Forecast(torch.zeros(1, 4, 1, 1), torch.ones(1, 4, 1, 1))
+    >>> round(evaluate(law, [-1.0, -0.2, 0.2, 1.0])["nll"], 4)  # ½ log 2π + ½ · 0.52
+    1.1789
+    """
+    if not isinstance(forecast, Forecast):
+        raise TypeError(f"forecast is a {type(forecast).__name__}: expected a Forecast, then the outcomes")
+    return score(forecast, y).metrics()
 
 
 def rmse(forecast: Forecast, y: Any) -> float:
@@ -20,12 +84,12 @@ def rmse(forecast: Forecast, y: Any) -> float:
     >>> rmse(Forecast([[[[1.0]], [[5.0]]]], [[[[1.0]], [[1.0]]]]), [1.0, 3.0]) == 2**0.5
     True
     """
-    return _squared_error(forecast, y).mean().sqrt().item()
+    return (forecast.check(y).double() - forecast.mean.double()).square().mean().sqrt().item()
 
 
 def r2(forecast: Forecast, y: Any) -> float:
     """Share of the variance explained by the mean; the mean over targets."""
-    return 1 - _unexplained(forecast, y)
+    return 1 - _unexplained_of(forecast, y)
 
 
 def nll(forecast: Forecast, y: Any) -> float:
@@ -40,10 +104,8 @@ def crps(forecast: Forecast, y: Any) -> float:
 
 def pinball(forecast: Forecast, y: Any, quantiles: Any = None) -> float:
     """Mean pinball loss at some probabilities, 0.05, 0.10 … 0.95 if none are given, in the target's unit."""
-    p = LEVELS[4::5] if quantiles is None else torch.as_tensor(quantiles, dtype=torch.float64).reshape(-1)
-    error = forecast.check(y) - forecast.quantile(p)  # (levels, rows, horizon, targets)
-    p = p.reshape(-1, 1, 1, 1)
-    return torch.maximum(p * error, (p - 1) * error).mean().item()
+    p = TWENTIETHS if quantiles is None else torch.as_tensor(quantiles, dtype=torch.float64).reshape(-1)
+    return _pinballs(forecast, forecast.check(y), p).mean().item()
 
 
 def pit(forecast: Forecast, y: Any) -> Tensor:
@@ -56,18 +118,12 @@ def calibration_curve(forecast: Forecast, y: Any, sided: Sided = "two") -> tuple
 
     "two": of the central interval that should hold a share p (App. C). "one": of y ≤ F⁻¹(p) (Eq. 13).
     """
-    u = pit(forecast, y).reshape(-1)
-    if sided not in ("one", "two"):
-        raise ValueError(f"sided={sided!r}: expected 'one' or 'two'")
-    needed = u if sided == "one" else (2 * u - 1).abs()  # the smallest p whose set holds y
-    return LEVELS.clone(), torch.searchsorted(needed.sort().values, LEVELS, right=True) / len(u)
+    return LEVELS.clone(), observed_coverage(pit(forecast, y), sided)
 
 
 def coverage(forecast: Forecast, y: Any, level: float = 95) -> float:
     """Share of y inside the central interval of `level` percent."""
-    low, high = central(level)
-    u = pit(forecast, y)
-    return ((u >= low) & (u <= high)).double().mean().item()
+    return _inside(pit(forecast, y), level)
 
 
 def cwce(forecast: Forecast, y: Any, sided: Sided = "two", unit: Literal["sum", "percent"] = "sum") -> float:
@@ -78,65 +134,91 @@ def cwce(forecast: Forecast, y: Any, sided: Sided = "two", unit: Literal["sum", 
     """
     if unit not in ("sum", "percent"):
         raise ValueError(f"unit={unit!r}: expected 'sum' or 'percent'")
-    p, observed = calibration_curve(forecast, y, sided)
-    total = (p * (observed - p).abs()).sum()
-    return (total if unit == "sum" else 100 * total / p.sum()).item()
+    total = _cwce(pit(forecast, y), sided)
+    return total if unit == "sum" else 100 * total / LEVELS.sum().item()
 
 
 def r_cwce(forecast: Forecast, y: Any, sided: Sided = "two") -> float:
     """CWCE times the unexplained share of the variance, 1 - R²: calibration and accuracy in one number."""
-    return _unexplained(forecast, y) * cwce(forecast, y, sided)
+    return _unexplained_of(forecast, y) * cwce(forecast, y, sided)
 
 
 def ecpe(forecast: Forecast, y: Any, sided: Sided = "two") -> float:
     """Mean of |E(p) - p| over p = 0.01 … 0.99: the calibration error without weights."""
-    p, observed = calibration_curve(forecast, y, sided)
-    return (observed - p).abs().mean().item()
+    return _ecpe(pit(forecast, y), sided)
 
 
 def epiw(forecast: Forecast, level: float | None = None) -> float:
     """Mean width of the central interval of `level` percent, or over the levels 1 … 99 %, in the target's unit."""
-    levels = [level] if level is not None else [100 * p for p in LEVELS.tolist()]
-    bounds = torch.tensor([central(level) for level in levels], dtype=torch.float64).T  # (2, levels)
-    low, high = forecast.quantile(bounds.reshape(-1)).chunk(2)
-    return (high - low).mean().item()
+    if level is None:
+        return _widths(forecast, LEVELS).mean().item()
+    low, high = central(level)
+    return _widths(forecast, torch.tensor([high - low], dtype=torch.float64)).mean().item()
 
 
-def evaluate(forecast: Forecast, y: Any) -> dict[str, float]:
-    """Every metric by name.
-
-    >>> law = Forecast(torch.zeros(1, 4, 1, 1), torch.ones(1, 4, 1, 1))
-    >>> round(evaluate(law, [-1.0, -0.2, 0.2, 1.0])["nll"], 4)  # ½ log 2π + ½ · 0.52
-    1.1789
-    """
-    return {name: metric(forecast, y) for name, metric in METRICS.items()}
-
-
-def _squared_error(forecast: Forecast, y: Any) -> Tensor:
-    return (forecast.check(y).double() - forecast.mean.double()).square()
+def observed_coverage(u: Tensor, sided: Sided = "two") -> Tensor:
+    """The observed coverage at p = 0.01 … 0.99, from the cdf at the outcomes."""
+    if sided not in ("one", "two"):
+        raise ValueError(f"sided={sided!r}: expected 'one' or 'two'")
+    u = u.reshape(-1)
+    needed = u if sided == "one" else (2 * u - 1).abs()  # the smallest p whose set holds y
+    return torch.searchsorted(needed.sort().values, LEVELS, right=True) / len(u)
 
 
-def _unexplained(forecast: Forecast, y: Any) -> float:
-    """Σ (y - ŷ)² / Σ (y - ȳ)², the mean over targets that vary; nan if none does."""
+def _inside(u: Tensor, level: float) -> float:
+    low, high = central(level)
+    return ((u >= low) & (u <= high)).double().mean().item()
+
+
+def _cwce(u: Tensor, sided: Sided = "two") -> float:
+    return (LEVELS * (observed_coverage(u, sided) - LEVELS).abs()).sum().item()
+
+
+def _ecpe(u: Tensor, sided: Sided = "two") -> float:
+    return (observed_coverage(u, sided) - LEVELS).abs().mean().item()
+
+
+def _widths(forecast: Forecast, levels: Tensor) -> Tensor:
+    """Mean width over some central intervals, (rows, horizon, targets)."""
+    low, high = forecast.quantile(torch.cat([0.5 - levels / 2, 0.5 + levels / 2])).chunk(2)
+    return (high - low).mean(0)
+
+
+def _pinballs(forecast: Forecast, y: Tensor, p: Tensor) -> Tensor:
+    """Mean pinball loss over some probabilities, (rows, horizon, targets)."""
+    error = y - forecast.quantile(p)  # (levels, rows, horizon, targets)
+    p = p.reshape(-1, 1, 1, 1)
+    return torch.maximum(p * error, (p - 1) * error).mean(0)
+
+
+def _unexplained_of(forecast: Forecast, y: Any) -> float:
     y = forecast.check(y).double()
-    varies = (y.amax((0, 1)) > y.amin((0, 1))).nonzero()[:, 0]
-    total = (y - y.mean((0, 1))).square().sum((0, 1))
-    return (_squared_error(forecast, y).sum((0, 1)) / total)[varies].mean().item()
+    return _unexplained(y, forecast.mean.double(), torch.arange(y.shape[-1]).expand_as(y))
 
 
-METRICS: dict[str, Callable[[Forecast, Any], float]] = {
-    "rmse": rmse,
-    "r2": r2,
-    "crps": crps,
-    "nll": nll,
-    "cwce": cwce,
-    "cwce_one_sided": lambda forecast, y: cwce(forecast, y, sided="one"),
-    "r_cwce": r_cwce,
-    "ecpe": ecpe,
-    "epiw": lambda forecast, y: epiw(forecast),
-    "pinball": pinball,
-    "coverage_50": lambda forecast, y: coverage(forecast, y, 50),
-    "coverage_80": lambda forecast, y: coverage(forecast, y, 80),
-    "coverage_90": lambda forecast, y: coverage(forecast, y, 90),
-    "coverage_95": lambda forecast, y: coverage(forecast, y, 95),
+def _unexplained(y: Tensor, mean: Tensor, target: Tensor) -> float:
+    """Σ (y - ŷ)² / Σ (y - ȳ)², the mean over targets that vary; nan if none does."""
+    shares = []
+    for i in target.unique():
+        truth, guess = y[target == i], mean[target == i]
+        if truth.max() > truth.min():
+            shares.append(((truth - guess).square().sum() / (truth - truth.mean()).square().sum()).item())
+    return sum(shares) / len(shares) if shares else float("nan")
+
+
+METRICS: dict[str, Callable[[Scored], float]] = {
+    "rmse": lambda s: (s.y - s.mean).square().mean().sqrt().item(),
+    "r2": lambda s: 1 - _unexplained(s.y, s.mean, s.target),
+    "crps": lambda s: s.crps.mean().item(),
+    "nll": lambda s: -s.log_prob.mean().item(),
+    "cwce": lambda s: _cwce(s.pit),
+    "cwce_one_sided": lambda s: _cwce(s.pit, "one"),
+    "r_cwce": lambda s: _unexplained(s.y, s.mean, s.target) * _cwce(s.pit),
+    "ecpe": lambda s: _ecpe(s.pit),
+    "epiw": lambda s: s.width.mean().item(),
+    "pinball": lambda s: s.pinball.mean().item(),
+    "coverage_50": lambda s: _inside(s.pit, 50),
+    "coverage_80": lambda s: _inside(s.pit, 80),
+    "coverage_90": lambda s: _inside(s.pit, 90),
+    "coverage_95": lambda s: _inside(s.pit, 95),
 }

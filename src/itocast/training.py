@@ -53,6 +53,17 @@ class Training(Settings):
             epochs=epochs, batch_size=1024, learning_rate=1e-3, weight_decay=1e-3, optimiser="adam", schedule="constant"
         )
 
+    @classmethod
+    def suited(cls, rows: int, **chosen: Any) -> Training:
+        """Settings for a number of rows: smaller batches for few, fewer epochs for many; `chosen` ones are kept.
+
+        >>> [(t.batch_size, t.epochs) for t in (Training.suited(rows) for rows in (500, 30_000, 1_000_000))]
+        [(32, 50), (512, 50), (512, 3)]
+        """
+        batch = min(512, max(32, 2 ** math.floor(math.log2(max(rows, 1) / 32))))
+        epochs = min(50, max(3, round(6000 * batch / max(rows, 1))))
+        return cls(**{"batch_size": batch, "epochs": epochs} | chosen)
+
     def rate(self, progress: float) -> float:
         """The learning rate at a share of the run: up to the highest over the first 30 %, then down along a cosine.
 

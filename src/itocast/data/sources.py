@@ -4,33 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib.resources import as_file, files
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from itocast.data.table import Table, read_table
-
 
 class Source(NamedTuple):
-    """A dataset: what it is, where it comes from, and how its table is made."""
+    """A dataset: what it is, where it comes from, how it is read, and which of its columns is what."""
 
     title: str
     unit: str
     credit: str
-    load: Callable[[], Table]
+    schema: dict[str, Any]
+    read: Callable[[], pd.DataFrame]
 
 
-def load(name: str) -> Table:
-    """A dataset by name, as a checked table.
+def load(name: str) -> pd.DataFrame:
+    """A dataset by name, as it was published.
 
-    >>> metro = load("metro")
-    >>> len(metro), metro.targets, metro.covariates
-    (48204, ('traffic_volume',), ('temp', 'rain_1h', 'snow_1h', 'clouds_all'))
+    >>> len(load("metro"))
+    48204
     """
+    return _source(name).read()
+
+
+def schema(name: str) -> dict[str, Any]:
+    """Which columns of a dataset are what, as arguments of `Forecaster.fit`.
+
+    >>> schema("metro")["target"]
+    'traffic_volume'
+    """
+    return dict(_source(name).schema)
+
+
+def _source(name: str) -> Source:
     if name not in DATASETS:
         raise ValueError(f"name={name!r}: expected one of {', '.join(DATASETS)}")
-    return DATASETS[name].load()
+    return DATASETS[name]
 
 
 def toy(seed: int = 0, rows: int = 1000) -> pd.DataFrame:
@@ -51,12 +62,9 @@ def toy(seed: int = 0, rows: int = 1000) -> pd.DataFrame:
     )
 
 
-def _metro() -> Table:
+def _metro() -> pd.DataFrame:
     with as_file(files("itocast.data") / "metro.csv.gz") as path:
-        frame = pd.read_csv(path, keep_default_na=False)  # "None" is a word: no holiday
-    return read_table(
-        frame, targets=["traffic_volume"], covariates=["temp", "rain_1h", "snow_1h", "clouds_all"], time="date_time"
-    )
+        return pd.read_csv(path, keep_default_na=False)  # "None" is a word: no holiday
 
 
 DATASETS: dict[str, Source] = {
@@ -64,6 +72,7 @@ DATASETS: dict[str, Source] = {
         "Metro Interstate Traffic Volume: hourly westbound traffic on I-94 near Minneapolis, 2012 to 2018",
         "vehicles per hour",
         "John Hogue, UCI Machine Learning Repository (2019), data set 492, doi 10.24432/C5X60B, CC BY 4.0",
+        {"target": "traffic_volume", "time": "date_time", "past": ["temp", "rain_1h", "snow_1h", "clouds_all"]},
         _metro,
     ),
 }

@@ -1,142 +1,161 @@
-"""Tables: columns that were checked once, so that all later code can trust them."""
+"""Tables: columns that were checked once, in the order of series and time, so that all later code can trust them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
-import pandas as pd
+
+from itocast.data.clock import Clock
+from itocast.settings import Settings
+
+
+class Columns(Settings):
+    """Which column is what. `id` and `time` may be None: one series, rows in the order of time."""
+
+    id: str | None
+    time: str | None
+    targets: tuple[str, ...]
+    past: tuple[str, ...] = ()
+    future: tuple[str, ...] = ()
+    static: tuple[str, ...] = ()
+
+    @property
+    def covariates(self) -> tuple[str, ...]:
+        return (*self.past, *self.future, *self.static)
 
 
 @dataclass(frozen=True)
 class Table:
-    """A frame in time order with the names of its time column, targets and numeric covariates."""
+    """Rows sorted by series, then by time, with everything that is known of them.
 
-    frame: pd.DataFrame
-    time: str | None
-    targets: tuple[str, ...]
-    covariates: tuple[str, ...]
+    `values` holds each target and covariate: float64 with nan where it is missing, or objects for categories.
+    """
+
+    columns: Columns
+    clock: Clock
+    ids: np.ndarray  # (series,): labels as they came
+    starts: np.ndarray  # (series + 1,): the first row of each series, and the number of rows
+    times: np.ndarray  # (rows,): instants, see Clock
+    values: dict[str, np.ndarray]
 
     def __len__(self) -> int:
-        return len(self.frame)
+        return len(self.times)
 
-    def values(self, columns: Sequence[str]) -> np.ndarray:
+    @property
+    def series(self) -> np.ndarray:
+        """The number of each row's series, (rows,)."""
+        return np.repeat(np.arange(len(self.ids)), np.diff(self.starts))
+
+    def numbers(self, names: Sequence[str]) -> np.ndarray:
         """Some columns as float64, (rows, columns)."""
-        return self.frame[list(columns)].to_numpy(np.float64, copy=True)
+        return np.stack([self.values[name] for name in names], 1) if names else np.zeros((len(self), 0))
 
+    @property
+    def y(self) -> np.ndarray:
+        """The targets, (rows, targets), nan where they are missing."""
+        return self.numbers(self.columns.targets)
 
-def read_table(
-    source: pd.DataFrame | str | Path, targets: Sequence[str], covariates: Sequence[str] = (), time: str | None = None,
-    order: Literal["check", "sort"] = "check",
-) -> Table:  # fmt: skip
-    """Read a frame or a CSV file and check the columns that will be used.
-
-    Rows must be in time order; `order="sort"` puts them there, equal times keeping the order of the file. Time may
-    repeat: rows are taken as they come. Targets and covariates must be finite numbers.
-
-    >>> frame = pd.DataFrame({"day": ["2024-01-01", "2024-01-02"], "sales": [3, 4]})
-    >>> read_table(frame, targets=["sales"], time="day").frame["day"].dtype.kind
-    'M'
-    >>> read_table(frame, targets=["price"])
-    Traceback (most recent call last):
-    ValueError: targets names column 'price', which is not in the table: its columns are day, sales
-    """
-    frame = source if isinstance(source, pd.DataFrame) else _read_csv(Path(source))
-    if len(frame) == 0:
-        raise ValueError("source holds no rows: expected a table with at least one")
-    if frame.columns.has_duplicates:
-        raise ValueError(f"column {frame.columns[frame.columns.duplicated()][0]!r} is there twice: rename one")
-    wanted = {"targets": _names("targets", targets), "covariates": _names("covariates", covariates)}
-    if not wanted["targets"]:
-        raise ValueError("targets is empty: name at least one column to forecast")
-    if both := set(wanted["targets"]) & set(wanted["covariates"]):
-        raise ValueError(f"column {min(both)!r} is named in targets and in covariates: name it in one of them")
-    for argument, names in {**wanted, "time": (time,) if time else ()}.items():
-        for name in names:
-            if name not in frame.columns:
-                columns = ", ".join(map(str, frame.columns))
-                raise ValueError(
-                    f"{argument} names column {name!r}, which is not in the table: its columns are {columns}"
-                )
-    frame = frame.copy(deep=False)
-    if time:
-        frame[time] = _times(frame[time])
-        frame = _in_order(frame, time, order)
-    for argument, names in wanted.items():
-        for name in names:
-            frame[name] = _numbers(frame[name], argument)
-    return Table(frame.reset_index(drop=True), time, wanted["targets"], wanted["covariates"])
-
-
-def rows_text(mask: np.ndarray) -> str:
-    """A count and the first few positions at which a mask is true.
-
-    >>> rows_text(np.array([False, True, True]))
-    '2 rows (1, 2)'
-    """
-    places = np.flatnonzero(mask)
-    shown = ", ".join(map(str, places[:5])) + (", …" if len(places) > 5 else "")
-    return f"{len(places):,} row{'s' if len(places) > 1 else ''} ({shown})"
-
-
-def _names(argument: str, names: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(names, str):
-        raise TypeError(f"{argument}={names!r}: expected a list of column names, such as [{names!r}]")
-    if len(set(names)) < len(names):
-        raise ValueError(f"{argument}={list(names)}: a column is named twice")
-    return tuple(names)
-
-
-def _read_csv(path: Path) -> pd.DataFrame:
-    if not path.is_file():
-        raise FileNotFoundError(f"source={str(path)!r}: there is no such file")
-    try:
-        return pd.read_csv(path)
-    except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError, OSError, EOFError) as error:
-        raise ValueError(f"source={str(path)!r} is not a CSV file that can be read: {str(error).strip()}") from None
-
-
-def _times(column: pd.Series) -> pd.Series:
-    if pd.api.types.is_numeric_dtype(column) or pd.api.types.is_datetime64_any_dtype(column):
-        times = column
-    else:
-        try:
-            times = pd.to_datetime(column, errors="coerce", format="ISO8601")
-        except ValueError:  # offsets that change, as with daylight saving
-            raise ValueError(
-                f"time column {column.name!r} mixes offsets from UTC: convert it, pandas.to_datetime(column, utc=True)"
-            ) from None
-    bad = times.isna().to_numpy()
-    if bad.any():
-        raise ValueError(
-            f"time column {column.name!r} has no readable time in {rows_text(bad)}; "
-            f"the first reads {column[bad].iloc[0]!r}: correct or drop them"
+    def take(self, rows: np.ndarray) -> Table:
+        """Some rows, by a mask; series of which none is left are dropped."""
+        counts = np.add.reduceat(rows, self.starts[:-1]).astype(int) if len(rows) else np.zeros(0, int)
+        return replace(
+            self,
+            ids=self.ids[counts > 0],
+            starts=np.concatenate([[0], np.cumsum(counts[counts > 0])]),
+            times=self.times[rows],
+            values={name: column[rows] for name, column in self.values.items()},
         )
-    return times
 
+    def tail(self, rows: int) -> Table:
+        """The last rows of each series."""
+        ends = np.repeat(self.starts[1:], np.diff(self.starts))
+        return self.take(np.arange(len(self)) >= ends - rows)
 
-def _in_order(frame: pd.DataFrame, time: str, order: str) -> pd.DataFrame:
-    if order not in ("check", "sort"):
-        raise ValueError(f"order={order!r}: expected 'check' or 'sort'")
-    times = frame[time].to_numpy()
-    back = np.concatenate([[False], times[1:] < times[:-1]])
-    if not back.any():
-        return frame
-    if order == "check":
-        raise ValueError(f"time column {time!r} goes back in {rows_text(back)}: pass order='sort', or sort the table")
-    return frame.sort_values(time, kind="stable")
+    def head(self, rows: int) -> Table:
+        """The first rows of each series."""
+        return self.take(np.arange(len(self)) < np.repeat(self.starts[:-1], np.diff(self.starts)) + rows)
 
+    def until(self, instant: int) -> Table:
+        """The rows up to an instant."""
+        return self.take(self.times <= instant)
 
-def _numbers(column: pd.Series, argument: str) -> pd.Series:
-    if not pd.api.types.is_numeric_dtype(column):
-        text = (pd.to_numeric(column, errors="coerce").isna() & column.notna()).to_numpy()
-        raise ValueError(
-            f"column {column.name!r} in {argument} holds text, not numbers, in {rows_text(text)}: convert them"
+    def known(self) -> tuple[Table, Table | None]:
+        """The rows up to the last observed target of each series, and the later ones, if there are any."""
+        seen = ~np.isnan(self.y).all(1)
+        last = np.maximum.reduceat(np.where(seen, np.arange(len(self)), -1), self.starts[:-1])
+        none = last < self.starts[:-1]
+        if none.any():
+            label = self.ids[np.flatnonzero(none)[0]]
+            name = f"series {label!r}" if self.columns.id else "the table"
+            raise ValueError(f"{name} has no observed value in {', '.join(self.columns.targets)}: drop it")
+        observed = np.arange(len(self)) <= np.repeat(last, np.diff(self.starts))
+        return (self, None) if observed.all() else (self.take(observed), self.take(~observed))
+
+    def cutoff(self, share: float) -> int:
+        """The instant up to which a share of all rows lies."""
+        return int(np.partition(self.times, place := max(0, round(share * len(self)) - 1))[place])
+
+    def join(self, other: Table) -> Table:
+        """The rows of both, in order; of rows with the same series and time those of `other` are kept."""
+        order = {label: i for i, label in enumerate(dict.fromkeys([*self.ids.tolist(), *other.ids.tolist()]))}
+        series = np.concatenate([np.array([order[i] for i in t.ids.tolist()], int)[t.series] for t in (self, other)])
+        times = np.concatenate([self.times, other.times])
+        newer = np.repeat([0, 1], [len(self), len(other)])
+        rows = np.lexsort((newer, times, series))
+        same = (np.diff(series[rows]) == 0) & (np.diff(times[rows]) == 0) & (np.diff(newer[rows]) == 1)
+        rows = rows[~np.append(same, False)]
+        return replace(
+            self,
+            ids=_labels(list(order)),
+            starts=np.concatenate([[0], np.cumsum(np.bincount(series[rows], minlength=len(order)))]),
+            times=times[rows],
+            values={name: np.concatenate([self.values[name], other.values[name]])[rows] for name in self.values},
         )
-    bad = ~np.isfinite(column.to_numpy(np.float64, na_value=np.nan))
-    if bad.any():
-        raise ValueError(f"column {column.name!r} is missing or infinite in {rows_text(bad)}: fill or drop them")
-    return column
+
+
+def extend(table: Table, horizon: int, future: Table | None) -> Table:
+    """The table with the next steps below each series: no targets, and the known covariates where `future` has them."""
+    ends = table.starts[1:] - 1
+    ahead = table.clock.ahead(table.times[ends], horizon)  # (series, horizon)
+    values: dict[str, np.ndarray] = {}
+    for name, column in table.values.items():
+        blank = None if column.dtype == object else np.nan
+        values[name] = np.full(ahead.size, blank, column.dtype)
+        if name in table.columns.static:
+            values[name] = np.repeat(column[ends], horizon)
+    if future is not None:
+        rows, ahead = _future_rows(table, future, ahead)
+        for name in table.columns.future:
+            values[name] = future.values[name][rows]
+    starts = horizon * np.arange(len(table.ids) + 1)
+    return table.join(replace(table, starts=starts, times=ahead.reshape(-1), values=values))
+
+
+def _future_rows(table: Table, future: Table, ahead: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Which rows of `future` are the next steps of each series, and their times, by which they are taken."""
+    horizon = ahead.shape[1]
+    places = {label: i for i, label in enumerate(future.ids.tolist())}
+    place = np.array([places.get(label, -1) for label in table.ids.tolist()])
+    last = np.full(len(future.ids), np.iinfo(np.int64).max)
+    last[place[place >= 0]] = table.times[table.starts[1:] - 1][place >= 0]
+    over = np.append(0, np.cumsum(future.times <= last[future.series]))  # rows that are not ahead, from the start
+    begin = future.starts[place] + over[future.starts[place + 1]] - over[future.starts[place]]
+    there = np.where(place < 0, 0, future.starts[place + 1] - begin)
+    if (there < horizon).any():
+        i = int(np.flatnonzero(there < horizon)[0])
+        name = f" of series {table.ids[i]!r}" if table.columns.id else ""
+        raise ValueError(
+            f"future holds {there[i]} rows{name} after {table.clock.index(table.times)[table.starts[i + 1] - 1]}: "
+            f"expected the next {horizon} steps, with {', '.join(table.columns.future)}"
+        )
+    rows = begin[:, None] + np.arange(horizon)
+    return rows.reshape(-1), future.times[rows]
+
+
+def _labels(labels: list[Any]) -> np.ndarray:
+    out = np.empty(len(labels), object)
+    out[:] = labels
+    return out

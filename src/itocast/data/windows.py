@@ -1,166 +1,168 @@
-"""From a table to what a model reads: the split in time, the scaling, and windows that are views."""
+"""From columns of numbers to what a model reads: windows, gathered row by row when a batch is asked for."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, Self
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
-from itocast.data.scaling import SCALERS, Scaler
-from itocast.data.table import Table
-from itocast.forecast import Forecast
 from itocast.nets import Inputs, Sizes
 
-SCALINGS = {
-    "quantile": {"lags": "quantile", "past": "standard", "targets": "standard"},
-    "rank": {"lags": "quantile", "past": "standard", "targets": "quantile"},
-    "minmax": {"lags": "minmax", "past": "minmax", "targets": "minmax"},
-}
+SPREAD = 0.1  # is added to the spread of a window, in deviations of its series: quiet windows are not blown up
 
 
-class Split(NamedTuple):
-    """Row ranges of the three parts, one after the other in time."""
+@dataclass(frozen=True)
+class Codes:
+    """Categories of some columns: numbers from 0 (none or unknown), and how many each column has."""
 
-    train: range
-    validation: range
-    test: range
+    values: Tensor  # (rows, columns), int16
+    counts: tuple[int, ...]
 
-
-def split(rows: int, train: float = 0.6, validation: float = 0.2) -> Split:
-    """Cut rows into training, validation and test part in the order of time.
-
-    >>> split(10)
-    Split(train=range(0, 6), validation=range(6, 8), test=range(8, 10))
-    """
-    if not isinstance(rows, int):
-        raise TypeError(f"rows is a {type(rows).__name__}: expected how many there are, such as len(table)")
-    if not (train > 0 and validation >= 0 and train + validation <= 1):
-        raise ValueError(f"train={train}, validation={validation}: expected shares that sum to at most 1")
-    first, second = round(rows * train), round(rows * (train + validation))
-    return Split(range(0, first), range(first, second), range(second, rows))
+    def expand(self, rows: Tensor) -> Tensor:
+        """One column of 0 and 1 for each category, along a last axis, for some rows; all 0 where it is unknown."""
+        codes = self.values[rows].long()
+        parts = [one_hot(codes[..., i], count + 1)[..., 1:] for i, count in enumerate(self.counts)]
+        return torch.cat(parts, -1).float() if parts else codes.new_empty(*codes.shape[:-1], 0).float()
 
 
+@dataclass(frozen=True)
+class Numbers:
+    """A table in the scale of the model, float32, one row for each of its rows."""
+
+    y: Tensor  # (rows, targets): in the table's units, float64, nan where missing
+    lags: Tensor  # (rows, targets): the last value seen, made normal
+    last: Tensor  # (rows, targets): the same in the scale of the targets
+    targets: Tensor  # (rows, targets): nan where missing
+    past: Tensor  # (rows, past covariates)
+    past_codes: Codes
+    gaps: Tensor  # (rows, features): time between rows and age of what was seen, read over the whole window
+    clock: Tensor | None  # (rows,): time in steps, float64; None if the time until a step is not a feature
+    future: Tensor  # (rows, known covariates and calendar)
+    future_codes: Codes
+    static: Tensor  # (series, features)
+    shift: Tensor  # (series, targets): y = shift + scale · standardised y, float64
+    scale: Tensor
+    series: Tensor  # (rows,)
+    starts: Tensor  # (rows,): the first row of the row's series
+
+
+@dataclass(frozen=True)
 class Windows:
-    """The windows of a table whose targets lie in one part: a length, and batches by position.
+    """Forecasts from some origins: a length, and batches by position. Only the rows of a batch are ever copied.
 
-    Nothing is copied but the rows of the batch that is asked for.
+    A window that begins before its series repeats the first row.
     """
 
-    def __init__(self, columns: dict[str, Tensor], sizes: Sizes, part: range) -> None:
-        lags, past, targets = columns["lags"], columns["past"], columns["targets"]  # (all rows, columns)
-        first = max(part.start, sizes.window)  # the first target row that has a whole window before it
-        count = part.stop - first - sizes.horizon + 1
-        if count < 1:
-            raise ValueError(
-                f"rows {part.start} to {part.stop} hold no window: window={sizes.window} and horizon={sizes.horizon} "
-                f"need {sizes.window + sizes.horizon} rows; use a smaller window or horizon, or more rows"
-            )
-        self.sizes = sizes
-        self.rows = range(first, first + count)  # of the first target of each window
-        begin = first - sizes.window
-        self._lags = lags[begin:].unfold(0, sizes.window, 1)[:count]  # (count, targets, window), a view
-        self._past = past[begin:].unfold(0, sizes.window, 1)[:count]
-        self._last = targets[first - 1 :][:count]
-        self._y = targets[first:].unfold(0, sizes.horizon, 1)[:count]
+    numbers: Numbers
+    window: int
+    horizon: int
+    local: bool  # lags and targets relative to the mean and spread of their window
+    origins: Tensor  # (windows,): the last row that each forecast may see
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self.origins)
 
-    def batch(self, index: Tensor | slice) -> tuple[Inputs, Tensor]:
-        """What the model reads, and the targets (rows, horizon, targets) in the scale of the model."""
-        lags, past = self._lags[index].movedim(1, 2), self._past[index].movedim(1, 2)
-        last = self._last[index]
-        anchor = last[:, None, :].expand(-1, self.sizes.horizon, -1)
-        return Inputs(lags, past, lags.new_empty(len(lags), 0), anchor), self._y[index].movedim(1, 2)
+    def thin(self, most: int) -> Windows:
+        """At most so many of the windows, evenly spaced."""
+        if len(self) <= most:
+            return self
+        return replace(self, origins=self.origins[torch.linspace(0, len(self) - 1, most).round().long()])
 
+    def every(self, step: int) -> Windows:
+        """Every so many-th window of each series, from its first."""
+        series = self.numbers.series[self.origins]  # ascending
+        place = torch.arange(len(self)) - torch.searchsorted(series, series)
+        return self.only((place % step == 0).numpy())
 
-class Preparation:
-    """All that turns a table into windows and a law back into the table's units, fitted on the training part."""
+    def only(self, mask: np.ndarray) -> Windows:
+        """Some of the windows."""
+        return replace(self, origins=self.origins[torch.from_numpy(mask)])
 
-    def __init__(
-        self, targets: Sequence[str], covariates: Sequence[str], window: int, horizon: int, scaling: str,
-        scalers: dict[str, Scaler],
-    ) -> None:  # fmt: skip
-        self.targets, self.covariates = tuple(targets), tuple(covariates)
-        self.window, self.horizon, self.scaling, self.scalers = window, horizon, scaling, scalers
+    def chunks(self, size: int) -> Iterator[Windows]:
+        """All of them, so many at a time."""
+        for origins in self.origins.split(size):
+            yield replace(self, origins=origins)
 
-    @classmethod
-    def fit(
-        cls, table: Table, train: range, window: int = 5, horizon: int = 1,
-        scaling: Literal["quantile", "rank", "minmax"] = "quantile",
-    ) -> Self:  # fmt: skip
-        """Fit the scalers on the rows in `train`, and on nothing else.
+    def steps(self, index: Tensor | slice = slice(None)) -> Tensor:
+        """The rows that are forecast, (windows, horizon)."""
+        return self.origins[index][:, None] + torch.arange(1, self.horizon + 1)
 
-        "quantile" makes lags normal through their ranks and standardises covariates and targets; "rank" makes targets
-        normal through their ranks too, so that laws cannot be Gaussian in the table's units; "minmax" brings all to
-        [0, 1] as in the paper.
-        """
-        for name, value in (("window", window), ("horizon", horizon)):
-            if value < 1:
-                raise ValueError(f"{name}={value}: expected a whole number of rows, at least 1")
-        if scaling not in SCALINGS:
-            raise ValueError(f"scaling={scaling!r}: expected one of {', '.join(SCALINGS)}")
-        if len(train) < 2:
-            raise ValueError(f"train holds {len(train)} rows: scalers need at least 2")
-        rows = slice(train.start, train.stop)
-        y, past = table.values(table.targets)[rows], table.values(table.covariates)[rows]
-        values = {"lags": y, "past": past, "targets": y}
-        scalers = {name: SCALERS[kind].fit(values[name]) for name, kind in SCALINGS[scaling].items()}
-        return cls(table.targets, table.covariates, window, horizon, scaling, scalers)
+    def actuals(self) -> Tensor:
+        """What happened, in the table's units, (windows, horizon, targets), float64, nan where it is missing."""
+        return self.numbers.y[self.steps()]
 
     @property
     def sizes(self) -> Sizes:
         """What a model must know."""
-        return Sizes(self.window, len(self.targets), len(self.covariates), 0, self.horizon)
+        n = self.numbers
+        ahead = n.future.shape[1] + sum(n.future_codes.counts) + (n.clock is not None)
+        known = self.window * n.gaps.shape[1] + self.horizon * ahead + sum(n.past_codes.counts) + n.static.shape[1]
+        known += 2 * n.lags.shape[1] * self.local
+        return Sizes(self.window, n.lags.shape[1], n.past.shape[1], known, self.horizon)
 
-    def windows(self, table: Table, part: range) -> Windows:
-        """The windows whose targets are in a part of the table; lags may reach back before it."""
-        if part.step != 1 or part.start < 0 or part.stop > len(table):
-            raise ValueError(f"part={part}: expected rows of the table, range(0, {len(table)}) or a part of it")
-        return Windows(self._columns(table), self.sizes, part)
+    def back(self, index: Tensor | slice) -> Tensor:
+        """The rows of each window, oldest first, (windows, window)."""
+        origin = self.origins[index]
+        return torch.maximum(origin[:, None] + torch.arange(1 - self.window, 1), self.numbers.starts[origin][:, None])
 
-    def _columns(self, table: Table) -> dict[str, Tensor]:
-        """The scaled columns of the whole table, float32."""
-        for argument in ("targets", "covariates"):
-            wanted, there = getattr(self, argument), getattr(table, argument)
-            if missing := set(wanted) - set(there):
-                raise ValueError(f"table has no {min(missing)!r} in {argument}: read it with {argument}={list(wanted)}")
-        y, past = table.values(self.targets), table.values(self.covariates)
-        values = {"lags": y, "past": past, "targets": y}
-        scaled = {name: scaler.transform(values[name]).astype(np.float32) for name, scaler in self.scalers.items()}
-        return {name: torch.from_numpy(part) for name, part in scaled.items()}
+    def levels(self, index: Tensor | slice = slice(None)) -> tuple[Tensor, Tensor]:
+        """Mean and spread of the targets in each window, in the scale of the targets, (windows, 1, targets)."""
+        values = self.numbers.last[self.back(index)]
+        mean = values.mean(1, keepdim=True)
+        return mean, ((values - mean).square().mean(1, keepdim=True) + SPREAD**2).sqrt()
 
-    def latest(self, table: Table) -> Inputs:
-        """What a model reads at the end of the table, to forecast the rows that will follow it: one row of Inputs."""
-        if len(table) < self.window:
-            raise ValueError(f"table has {len(table)} rows: expected at least the window, {self.window}")
-        columns = self._columns(table)
-        lags, past = (columns[name][-self.window :][None] for name in ("lags", "past"))
-        return Inputs(lags, past, lags.new_empty(1, 0), columns["targets"][-1:].expand(1, self.horizon, -1))
+    def batch(self, index: Tensor | slice) -> tuple[Inputs, Tensor]:
+        """What the model reads, and the targets (rows, horizon, targets) in the scale of the model, nan if missing."""
+        n, origin, back, ahead = self.numbers, self.origins[index], self.back(index), self.steps(index)
+        known = [
+            n.gaps[back].flatten(1), *self._until(origin, ahead), n.future[ahead].flatten(1),
+            n.future_codes.expand(ahead).flatten(1), n.past_codes.expand(origin), n.static[n.series[origin]],
+        ]  # fmt: skip
+        lags, anchor, targets = n.lags[back], n.last[origin][:, None, :], n.targets[ahead]
+        if self.local:
+            centre, spread = self.levels(index)
+            lags, anchor, targets = ((part - centre) / spread for part in (n.last[back], anchor, targets))
+            known += [centre.flatten(1), spread.log().flatten(1)]
+        anchor = anchor.expand(-1, self.horizon, -1)
+        return Inputs(lags, n.past[back], torch.cat(known, 1), anchor), targets
 
-    def unscale(self, law: Forecast) -> Forecast:
-        """A model's law in the units of the table."""
-        return self.scalers["targets"].unscale(law)
+    def _until(self, origin: Tensor, ahead: Tensor) -> list[Tensor]:
+        """How much later than usual each step is, where that varies."""
+        clock = self.numbers.clock
+        if clock is None:
+            return []
+        return [squash(clock[ahead] - clock[origin][:, None] - torch.arange(1, self.horizon + 1))]
 
-    def actuals(self, table: Table, windows: Windows) -> Tensor:
-        """The true targets of some windows in the units of the table, (rows, horizon, targets), float64."""
-        y = torch.from_numpy(table.values(self.targets))[windows.rows.start :]
-        return y.unfold(0, self.horizon, 1)[: len(windows)].movedim(1, 2)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        scalers = {name: scaler.to_dict() for name, scaler in self.scalers.items()}
-        return {
-            "targets": list(self.targets), "covariates": list(self.covariates), "window": self.window,
-            "horizon": self.horizon, "scaling": self.scaling, "scalers": scalers,
-        }  # fmt: skip
+def origins(
+    starts: np.ndarray, times: np.ndarray, observed: np.ndarray, window: int, horizon: int, after: int | None,
+    until: int | None,
+) -> np.ndarray:  # fmt: skip
+    """The rows from which a forecast can be made and checked, its targets after one instant and up to another.
 
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Self:
-        """From what `to_dict` gave."""
-        kinds = SCALINGS[data["scaling"]]
-        scalers = {name: SCALERS[kinds[name]](**values) for name, values in data["scalers"].items()}
-        return cls(**{**data, "scalers": scalers})
+    A series of window + horizon rows or more gives whole windows; a shorter one all that it has. At least one target
+    must have been observed before, and one after. `observed` says so for each row.
+    """
+    lengths = np.diff(starts)
+    first = np.repeat(starts[:-1], lengths)
+    end = np.repeat(starts[1:], lengths)
+    row = np.arange(len(times))
+    enough = np.repeat(np.maximum(np.minimum(window, lengths - horizon), 1), lengths)
+    good = (row - first + 1 >= enough) & (row + horizon < end)
+    row, first = row[good], first[good]
+    seen = np.append(0, np.cumsum(observed))
+    good = (seen[row + 1] > seen[first]) & (seen[row + horizon + 1] > seen[row + 1])
+    if after is not None:
+        good &= times[row + 1] > after
+    if until is not None:
+        good &= times[row + horizon] <= until
+    return row[good]
+
+
+def squash(elapsed: Tensor) -> Tensor:
+    """Steps too many or too few, on a scale on which years and minutes are both small numbers, float32."""
+    return (elapsed.sign() * elapsed.abs().log1p()).float()

@@ -27,7 +27,7 @@ class HNN(Model):
     ) -> None:  # fmt: skip
         super().__init__()
         self.sizes = sizes = Sizes(*sizes)
-        encoder = Encoder.model_validate(encoder)
+        encoder = Encoder.of(encoder)
         self.config = {
             "sizes": list(sizes), "encoder": encoder.model_dump(), "components": components,
             "relative": relative, "seed": seed,

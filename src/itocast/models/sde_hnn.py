@@ -58,7 +58,7 @@ class SDEHNN(Model):
     ) -> None:  # fmt: skip
         super().__init__()
         self.sizes = sizes = Sizes(*sizes)
-        encoder, block = Encoder.model_validate(encoder), Block.model_validate(block)
+        encoder, block = Encoder.of(encoder), Block.of(block)
         self.config = {
             "sizes": list(sizes), "encoder": encoder.model_dump(), "block": block.model_dump(),
             "components": components, "relative": relative, "objective": objective, "seed": seed,

@@ -1,0 +1,116 @@
+"""Forecasts of targets that cannot leave a range: what lies beyond an end is put on it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from itocast.forecast import Forecast
+
+SUPPORTS = {"real": (-math.inf, math.inf), "positive": (0.0, math.inf), "unit": (0.0, 1.0)}
+
+
+class Clipped(Forecast):
+    """The law of min(max(Y, low), high) where Y follows `base`: the ends may carry a share of the probability.
+
+    No quantile is further from a target inside the range than before, so neither pinball loss nor CRPS can grow.
+    The moments of each component are those of a clipped Gaussian, in closed form. `log_prob` is the logarithm of a
+    probability at the ends, of a density between them, and -∞ beyond.
+
+    >>> law = Clipped(Forecast([[[[0.0]]]], [[[[1.0]]]]), 0.0, math.inf)
+    >>> law.cdf([0.0]).item(), law.quantile(0.3).item(), round(law.mean.item(), 4)  # 1/√2π
+    (0.5, 0.0, 0.3989)
+    """
+
+    def __init__(self, base: Forecast, low: float, high: float) -> None:
+        if not low < high:
+            raise ValueError(f"low={low}, high={high}: expected an upper end above the lower one")
+        self.base, self.low, self.high = base, low, high
+        self.means, self.log_variances, self.log_weights = base.means, base.log_variances, base.log_weights
+
+    def __getitem__(self, rows: Any) -> Forecast:
+        return Clipped(self.base[rows], self.low, self.high)
+
+    def select(self, step: int, target: int) -> Forecast:
+        return Clipped(self.base.select(step, target), self.low, self.high)
+
+    def join(self, laws: Sequence[Any]) -> Forecast:
+        return Clipped(Forecast.cat([law.base for law in laws]), self.low, self.high)
+
+    def affine(self, scale: Any, shift: Any) -> Forecast:
+        raise TypeError("a clipped law has fixed ends: scale and shift its base before clipping")
+
+    def moments(self) -> tuple[Tensor, Tensor]:
+        mean, variance = (part.double() for part in self.base.moments())
+        deviation = variance.sqrt()
+        under_low, at_low, tail_low = _normal(self.low, mean, deviation)
+        under_high, at_high, tail_high = _normal(self.high, mean, deviation)
+        inside, slope = under_high - under_low, deviation * (at_low - at_high)
+        first = mean * inside + slope
+        second = (mean.square() + variance) * inside + 2 * mean * slope + variance * (tail_low - tail_high)
+        for end, share in ((self.low, under_low), (self.high, 1 - under_high)):
+            if math.isfinite(end):
+                first, second = first + end * share, second + end**2 * share
+        return first, (second - first.square()).clamp(min=0.0)
+
+    def log_prob(self, y: Any) -> Tensor:
+        y = self.check(y).double()
+        logs = self.base.log_prob(y).double()
+        low, high = (torch.full_like(y, end) for end in (self.low, self.high))
+        if math.isfinite(self.low):
+            logs = torch.where(y == low, self.base.cdf(low).log(), logs)
+        if math.isfinite(self.high):
+            logs = torch.where(y == high, (1 - self.base.cdf(high)).log(), logs)
+        return torch.where((y < low) | (y > high), -math.inf, logs)
+
+    def cdf(self, y: Any) -> Tensor:
+        y = self.check(y, leading=True).double()
+        inside = self.base.cdf(y)
+        return torch.where(y < self.low, 0.0, torch.where(y >= self.high, 1.0, inside))
+
+    def quantile(self, p: Any) -> Tensor:
+        return self.base.quantile(p).clamp(self.low, self.high)
+
+    def crps(self, y: Any) -> Tensor:
+        """That of the base, less what its law beyond the ends adds to it: ∫ F² below and ∫ (1 - F)² above."""
+        y = self.check(y).double()
+        score = self.base.crps(y.clamp(self.low, self.high))
+        score = score + (y - y.clamp(self.low, self.high)).abs()
+        if math.isfinite(self.low):
+            score = score - self._beyond(self.low, 1e-9)
+        if math.isfinite(self.high):
+            score = score - self._beyond(self.high, 1 - 1e-9)
+        return score
+
+    def _beyond(self, end: float, level: float) -> Tensor:
+        """The integral of F², or of (1 - F)², from the base's quantile of an extreme level to the end."""
+        far = self.base.quantile(level)
+        width = (far - end).clamp(min=0.0) if level > 0.5 else (end - far).clamp(min=0.0)
+        nodes, weights = np.polynomial.legendre.leggauss(64)
+        sign = 1.0 if level > 0.5 else -1.0
+        total = torch.zeros_like(far)
+        for node, weight in zip((nodes + 1) / 2, weights / 2, strict=True):
+            share = self.base.cdf(end + sign * width * node)
+            total += weight * width * ((1 - share) if sign > 0 else share).square()
+        return total
+
+    def sample(self, n: int, seed: int | torch.Generator = 0) -> Tensor:
+        return self.base.sample(n, seed).clamp(self.low, self.high)
+
+
+def _normal(end: float, mean: Tensor, deviation: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """At the standardised end z of a Gaussian: Φ(z), φ(z) and z φ(z)."""
+    z = (end - mean) / deviation
+    density = (-0.5 * z.square()).exp() / math.sqrt(2 * math.pi)
+    return torch.special.ndtr(z), density, torch.where(z.isinf(), 0.0, z * density)
+
+
+def clip(law: Forecast, support: str) -> Forecast:
+    """A law inside what is possible: "real", "positive" (0 and above) or "unit" (0 to 1)."""
+    low, high = SUPPORTS[support]
+    return law if support == "real" else Clipped(law, low, high)

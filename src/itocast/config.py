@@ -1,0 +1,85 @@
+"""Settings of a run in one place: what a TOML file may hold, and what options on the command line replace."""
+
+from __future__ import annotations
+
+import tomllib
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from itocast.data.preparation import Data
+from itocast.forecaster import Forecaster
+from itocast.models import MODELS
+from itocast.models.sde_hnn import Block
+from itocast.nets import Encoder
+from itocast.settings import Settings
+
+
+class ModelConfig(Settings):
+    """Which model, and how large."""
+
+    kind: str = "sde_hnn"
+    encoder: Encoder = Encoder()
+    block: Block | None = Field(None, description="for sde_hnn")
+    components: int | None = Field(None, ge=1, description="weighted Gaussians a path")
+
+    def build(self) -> Any:
+        """What makes the model from sizes and seed."""
+        if self.kind not in MODELS:
+            raise ValueError(f"model.kind={self.kind!r}: expected one of {', '.join(MODELS)}")
+        chosen = {"encoder": self.encoder, "block": self.block, "components": self.components}
+        return partial(MODELS[self.kind], **{name: value for name, value in chosen.items() if value is not None})
+
+
+class Config(Settings):
+    """Everything that `itocast fit` can be told; names are those of `Forecaster` and its `fit`."""
+
+    horizon: int = Field(1, ge=1)
+    window: int | None = None
+    support: str = "real"
+    calibration: str | None = "variance"
+    seed: int = 0
+    target: str | list[str] = "y"
+    time: str | None = "ds"
+    id: str | None = "unique_id"
+    past: list[str] = []
+    future: list[str] = []
+    static: list[str] = []
+    data: Data = Data()
+    model: ModelConfig = ModelConfig()
+    training: dict[str, Any] = Field({}, description="settings of Training that replace those suited to the data")
+
+    @classmethod
+    def read(cls, path: Path | None, options: dict[str, Any]) -> Config:
+        """A file's settings, replaced by options that are given; `data.freq` is the option freq of the table data."""
+        values: dict[str, Any] = {}
+        if path is not None:
+            if not path.is_file():
+                raise FileNotFoundError(f"config={str(path)!r}: there is no such file")
+            try:
+                values = tomllib.loads(path.read_text())
+            except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+                raise ValueError(f"config={str(path)!r} is not TOML: {error}") from None
+        for name, value in options.items():
+            if value is None:
+                continue
+            *parents, last = name.split(".")
+            inner = values
+            for parent in parents:
+                inner = inner.setdefault(parent, {})
+            inner[last] = value
+        return cls(**values)
+
+    def forecaster(self) -> Forecaster:
+        """A forecaster of these settings."""
+        return Forecaster(
+            self.horizon, window=self.window, support=self.support, data=self.data, model=self.model.build(),  # type: ignore[arg-type]
+            training=self.training, calibration=None if self.calibration == "none" else self.calibration,
+            seed=self.seed,
+        )  # fmt: skip
+
+    def columns(self) -> dict[str, Any]:
+        """The arguments of `Forecaster.fit` that say which column is what."""
+        return {name: getattr(self, name) for name in ("target", "time", "id", "past", "future", "static")}

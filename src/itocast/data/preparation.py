@@ -1,0 +1,236 @@
+"""All that turns a table into windows and a law back into the table's units, fitted on the training part."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal, Self
+
+import numpy as np
+import pandas as pd
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from itocast.data.clock import Clock
+from itocast.data.reading import Gaps, Repeated
+from itocast.data.scaling import SCALERS, Scaler
+from itocast.data.series import Scales, carried, scales, steps_between
+from itocast.data.table import Columns, Table, extend
+from itocast.data.windows import Codes, Numbers, Windows, origins, squash
+from itocast.forecast import Forecast
+from itocast.settings import Settings
+
+COVARIATES = dict.fromkeys(("past", "future", "static"), "standard")
+SCALINGS = {
+    "quantile": {"lags": "quantile", "targets": "standard", **COVARIATES},
+    "rank": {"lags": "quantile", "targets": "quantile", **COVARIATES},
+    "minmax": dict.fromkeys(("lags", "targets", *COVARIATES), "minmax"),
+}
+CATEGORIES = 64  # so many of a column are told apart; the rest are as one that was never seen
+
+
+class Data(Settings):
+    """How a table is read and what the model sees of it."""
+
+    freq: str | int | None = Field(None, description="the step between rows; by default the most common one")
+    repeated: Repeated = Field("error", description="what becomes of rows of one series with the same time")
+    gaps: Gaps = Field("auto", description="whether missing times become rows")
+    calendar: bool = Field(True, description="the position in day, week, month and year of each time forecast")
+    holidays: str | None = Field(None, description="a country such as 'US', whose holidays are marked")
+    elapsed: bool = Field(True, description="where times are irregular: the time between rows and until each step")
+    identity: bool = Field(True, description=f"tell series apart, if there are 2 to {CATEGORIES}")
+    local: bool = Field(True, description="see lags and targets relative to the mean and spread of their window")
+    scaling: Literal["quantile", "rank", "minmax"] = Field("quantile", description="of lags, covariates and targets")
+    validation: float = Field(0.2, gt=0, lt=1, description="the latest share of rows, for stopping and calibration")
+
+
+@dataclass
+class Preparation:
+    """Columns, scales and categories as they were in training."""
+
+    columns: Columns
+    clock: Clock
+    window: int
+    horizon: int
+    data: Data
+    scalers: dict[str, Scaler]
+    scales: Scales
+    categories: dict[str, list[str]]  # of each column that is not of numbers
+    identity: list[str]  # the series that are told apart
+    irregular: bool  # rows were not one step apart
+    incomplete: bool  # targets were missing
+
+    @classmethod
+    def fit(
+        cls, table: Table, horizon: int = 1, window: int | None = None, data: Data = Data(), until: int | None = None
+    ) -> Self:
+        """Learn scales and categories from the rows up to an instant, and from nothing after it."""
+        for name, value in (("window", window), ("horizon", horizon)):
+            if value is not None and (not isinstance(value, int) or value < 1):
+                raise ValueError(f"{name}={value!r}: expected a whole number of rows, at least 1")
+        seen = table if until is None else table.until(until)
+        if len(seen) < 2:
+            raise ValueError(f"the training part has {len(seen)} rows: expected at least 2")
+        self = cls(
+            table.columns, table.clock, window or default_window(table.clock, horizon), horizon, data,
+            scalers={}, scales=scales(seen),
+            categories={name: _most_common(v) for name, v in seen.values.items() if v.dtype == object},
+            identity=[str(i) for i in seen.ids] if data.identity and 2 <= len(seen.ids) <= CATEGORIES else [],
+            irregular=data.elapsed and bool((np.rint(steps_between(seen)) != 1).any()),
+            incomplete=bool(np.isnan(seen.y).any()),
+        )  # fmt: skip
+        for part, kind in SCALINGS[data.scaling].items():
+            values = self._values(seen, part)
+            self.scalers[part] = SCALERS[kind].fit(values[~np.isnan(values).any(1)] if len(values) else values)
+        return self
+
+    def meeting(self, table: Table, until: int | None = None) -> Self:
+        """The same with scales for new series: of their rows up to an instant, or else of their first window."""
+        if all(label in self.scales for label in table.ids.tolist()):
+            return self
+        seen = table if until is None else table.until(until)
+        return replace(self, scales=scales(table.head(self.window)) | scales(seen) | self.scales)
+
+    def windows(
+        self, table: Table, after: int | None = None, until: int | None = None, numbers: Numbers | None = None
+    ) -> Windows:
+        """All forecasts that can be checked, their targets later than one instant and up to another.
+
+        `numbers` are those of the table, if they are there already.
+        """
+        observed = ~np.isnan(table.y).all(1)
+        rows = origins(table.starts, table.times, observed, self.window, self.horizon, after, until)
+        if not len(rows):
+            longest = int(np.diff(table.starts).max())
+            raise ValueError(
+                f"no forecast fits: window={self.window} and horizon={self.horizon} need rows before and after a "
+                f"cutoff, and the longest series has {longest} rows; use a smaller window or horizon, or more rows"
+            )
+        numbers = numbers or self.numbers(table)
+        return Windows(numbers, self.window, self.horizon, self.data.local, torch.from_numpy(rows))
+
+    def ahead(self, table: Table, future: Table | None = None) -> tuple[Windows, Table]:
+        """The forecast from the end of each series, and the table with the steps that are forecast."""
+        whole = extend(table, self.horizon, future)
+        last = np.searchsorted(whole.series, np.arange(len(whole.ids)), side="right") - 1 - self.horizon
+        windows = Windows(self.numbers(whole), self.window, self.horizon, self.data.local, torch.from_numpy(last))
+        return windows, whole
+
+    def numbers(self, table: Table) -> Numbers:
+        """The whole table in the scale of the model."""
+        scaled = {part: self.scalers[part].transform(self._values(table, part)) for part in self.scalers}
+        last = self.scalers["targets"].transform(self._values(table, "lags"))
+        gaps = [steps_between(table)[:, None] - 1] * self.irregular
+        gaps += [carried(table, table.y)[1]] * self.incomplete
+        calendar = [table.clock.calendar(table.times, table.clock.cycles())] * self.data.calendar
+        if self.data.holidays:
+            calendar.append(table.clock.holidays(table.times, self.data.holidays))
+        shift, scale = self._scale(table)
+        return Numbers(
+            y=torch.from_numpy(table.y), shift=torch.from_numpy(shift), scale=torch.from_numpy(scale),
+            lags=_tensor(scaled["lags"]), last=_tensor(last), targets=torch.from_numpy(scaled["targets"]).float(),
+            past=_tensor(scaled["past"]), past_codes=self._codes(table, self.columns.past),
+            gaps=squash(torch.from_numpy(np.concatenate([np.zeros((len(table), 0)), *gaps], 1))),
+            clock=torch.from_numpy((table.times - table.times.min()) / table.clock.step) if self.irregular else None,
+            future=torch.cat([_tensor(scaled["future"]), *map(_tensor, calendar)], 1),
+            future_codes=self._codes(table, self.columns.future), static=self._static(table, scaled["static"]),
+            series=torch.from_numpy(table.series),
+            starts=torch.from_numpy(np.repeat(table.starts[:-1], np.diff(table.starts))),
+        )  # fmt: skip
+
+    def _values(self, table: Table, part: str) -> np.ndarray:
+        """The numbers of one part before they are scaled; static ones have a row for each series."""
+        if part == "targets":
+            return self._standard(table, table.y)
+        if part == "lags":
+            return self._standard(table, carried(table, table.y)[0])
+        names = [name for name in getattr(self.columns, part) if name not in self.categories]
+        values = table.numbers(names)
+        return values[table.starts[:-1]] if part == "static" else carried(table, values)[0]
+
+    def _standard(self, table: Table, y: np.ndarray) -> np.ndarray:
+        shift, scale = self._scale(table)
+        rows = table.series
+        return (y - shift[rows]) / scale[rows]
+
+    def _scale(self, table: Table) -> tuple[np.ndarray, np.ndarray]:
+        """Shift and scale of each series, (series, targets)."""
+        for label in table.ids.tolist():
+            if label not in self.scales:
+                name = f"series {label!r}" if self.columns.id else "the table"
+                raise ValueError(f"{name} has no observed value of a target before the forecast: drop it")
+        pairs = np.array([self.scales[label] for label in table.ids.tolist()])  # (series, 2, targets)
+        return pairs[:, 0], pairs[:, 1]
+
+    def _codes(self, table: Table, names: tuple[str, ...]) -> Codes:
+        names = tuple(name for name in names if name in self.categories)
+        codes = [_code(table.values[name], self.categories[name]) for name in names]
+        values = np.stack(codes, 1) if codes else np.zeros((len(table), 0), np.int16)
+        return Codes(torch.from_numpy(values), tuple(len(self.categories[name]) for name in names))
+
+    def _static(self, table: Table, numbers: np.ndarray) -> Tensor:
+        """What stays the same in a series, (series, features)."""
+        first = table.starts[:-1]
+        names = [name for name in self.columns.static if name in self.categories]
+        codes = [_code(table.values[name][first], self.categories[name]) for name in names]
+        counts = [len(self.categories[name]) for name in names]
+        if self.identity:
+            codes.append(_code(np.array([str(label) for label in table.ids], object), self.identity))
+            counts.append(len(self.identity))
+        values = np.stack(codes, 1) if codes else np.zeros((len(first), 0), np.int16)
+        hot = Codes(torch.from_numpy(values), tuple(counts)).expand(torch.arange(len(first)))
+        return torch.cat([_tensor(numbers), hot], 1)
+
+    def unscale(self, law: Forecast, windows: Windows) -> Forecast:
+        """A model's law in the units of the table."""
+        series = windows.numbers.series[windows.origins]
+        shift, scale = windows.numbers.shift[series][:, None], windows.numbers.scale[series][:, None]
+        if windows.local:
+            centre, spread = windows.levels()
+            law = law.affine(spread, centre)
+        return self.scalers["targets"].unscale(law).affine(scale, shift)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "columns": self.columns.model_dump(mode="json"), "clock": asdict(self.clock), "window": self.window,
+            "horizon": self.horizon, "data": self.data.model_dump(),
+            "scalers": {name: scaler.to_dict() for name, scaler in self.scalers.items()},
+            "scales": [[label, *pair] for label, pair in self.scales.items()], "categories": self.categories,
+            "identity": self.identity, "irregular": self.irregular, "incomplete": self.incomplete,
+        }  # fmt: skip
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """From what `to_dict` gave."""
+        data = Data(**values["data"])
+        kinds = SCALINGS[data.scaling]
+        return cls(**values | {
+            "columns": Columns(**values["columns"]), "clock": Clock(**values["clock"]), "data": data,
+            "scalers": {name: SCALERS[kinds[name]](**state) for name, state in values["scalers"].items()},
+            "scales": {label: (shift, scale) for label, shift, scale in values["scales"]},
+        })  # fmt: skip
+
+
+def default_window(clock: Clock, horizon: int) -> int:
+    """As many lags as the shortest cycle has steps, or as the horizon if that is longer, up to three cycles.
+
+    >>> default_window(Clock("h"), 24), default_window(Clock("D"), 14), default_window(Clock("1", dates=False), 1)
+    (24, 14, 10)
+    """
+    season = max(clock.season(), 10 if clock.season() < 5 else 5)
+    return min(max(season, horizon), 3 * season)
+
+
+def _most_common(column: np.ndarray) -> list[str]:
+    counts = pd.Series(column).value_counts()
+    return sorted(map(str, counts.index[:CATEGORIES]))
+
+
+def _code(column: np.ndarray, categories: list[str]) -> np.ndarray:
+    return (pd.Index(categories, dtype=object).get_indexer(pd.Index(column, dtype=object)) + 1).astype(np.int16)
+
+
+def _tensor(values: np.ndarray) -> Tensor:
+    """float32, with 0, the centre of every scale, where nothing was ever seen."""
+    return torch.from_numpy(np.asarray(values)).float().nan_to_num_(nan=0.0)

@@ -1,0 +1,59 @@
+"""Along each series: the last value seen, the time between rows, and the scale of its targets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from itocast.data.table import Table
+
+Scales = dict[Any, tuple[list[float], list[float]]]
+
+
+def last_seen(table: Table, column: np.ndarray) -> np.ndarray:
+    """For each row the latest row of its series, itself included, at which a column is not nan; -1 if there is none."""
+    row = np.arange(len(column))
+    seen = np.maximum.accumulate(np.where(np.isnan(column), -1, row))
+    return np.where(seen >= np.repeat(table.starts[:-1], np.diff(table.starts)), seen, -1)
+
+
+def carried(table: Table, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Columns (rows, columns) with missing values replaced by the last one seen in the series, and its age in steps.
+
+    What has no value before it stays nan, with an age of 0.
+    """
+    out, age = np.empty_like(values), np.zeros_like(values)
+    for i, column in enumerate(values.T):
+        seen = last_seen(table, column)
+        out[:, i] = np.where(seen < 0, np.nan, column[seen])
+        age[:, i] = np.where(seen < 0, 0.0, (table.times - table.times[seen]) / table.clock.step)
+    return out, age
+
+
+def steps_between(table: Table) -> np.ndarray:
+    """The time from the row before in steps, (rows,); 1 for the first row of a series."""
+    steps = np.diff(table.times, prepend=table.times[:1]) / table.clock.step
+    steps[table.starts[:-1]] = 1.0
+    return steps
+
+
+def scales(table: Table) -> Scales:
+    """Centre and standard deviation of every target in each series; a deviation of 1 where a target does not vary.
+
+    A series of which nothing was observed has no scale.
+    """
+    y, starts = table.y, table.starts[:-1]
+    seen = ~np.isnan(y)
+    count = np.add.reduceat(seen, starts, axis=0)
+    filled = np.where(seen, y, 0.0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = np.add.reduceat(filled, starts, axis=0) / count
+        rows = table.series
+        spread = np.sqrt(np.add.reduceat(np.where(seen, y - mean[rows], 0.0) ** 2, starts, axis=0) / count)
+    low = np.minimum.reduceat(np.where(seen, y, np.inf), starts, axis=0)
+    high = np.maximum.reduceat(np.where(seen, y, -np.inf), starts, axis=0)
+    spread = np.where(high > low, spread, 1.0)
+    mean = np.where(high > low, mean, low)
+    whole = np.all(count > 0, axis=1)
+    return {label: (mean[i].tolist(), spread[i].tolist()) for i, label in enumerate(table.ids.tolist()) if whole[i]}

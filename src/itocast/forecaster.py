@@ -1,0 +1,272 @@
+"""Forecaster: a table in, a table of forecasts out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+
+from itocast import metrics, results
+from itocast.calibration import CALIBRATORS
+from itocast.clipped import SUPPORTS
+from itocast.data import frames
+from itocast.data.columns import open_frame, rows_text
+from itocast.data.preparation import Data
+from itocast.data.reading import Gaps, read_table
+from itocast.data.table import Columns, Table
+from itocast.data.windows import Windows
+from itocast.fitted import Fitted, Recipe
+from itocast.forecast import Forecast, central
+from itocast.metrics import Scored
+from itocast.models import MODELS, Model
+from itocast.training import History, Training
+
+CHUNK = 4000  # forecasts of one step and target whose laws are in memory at once
+SCORED = 10_000  # forecasts of one step and target that `evaluate` looks at
+
+
+class Forecaster:
+    """Forecasts of the next `horizon` steps of every series of a table, each with its whole law.
+
+    `window` is how many rows back it looks (by default from frequency and horizon); `support` keeps forecasts at 0
+    and above ("positive") or between 0 and 1 ("unit"); `data` says how tables are read and what the model sees of
+    them; `model` is a name in MODELS, or what makes a model from sizes and seed; `training` follows from the number
+    of rows but for the settings that a dict names, or is given whole; `calibration` is a name in CALIBRATORS, or None.
+
+    >>> import pandas as pd
+    >>> hours = pd.date_range("2024-01-01", periods=300, freq="h")
+    >>> frame = pd.DataFrame({"ds": hours, "y": 10.0 + hours.hour})
+    >>> forecaster = Forecaster(horizon=3, training=Training(epochs=1)).fit(frame)
+    >>> forecaster.predict(level=95).columns.tolist()
+    ['ds', 'mean', 'median', 'lo-95', 'hi-95', 'aleatoric', 'epistemic']
+    """
+
+    def __init__(
+        self, horizon: int = 1, *, window: int | None = None, support: Literal["real", "positive", "unit"] = "real",
+        data: Data | dict[str, Any] = Data(), model: str | Callable[..., Model] = "sde_hnn",
+        training: Training | dict[str, Any] | None = None, calibration: str | None = "variance", seed: int = 0,
+    ) -> None:  # fmt: skip
+        for name, value in (("horizon", horizon), ("window", window)):
+            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+                raise ValueError(f"{name}={value!r}: expected a whole number of steps, at least 1")
+        if support not in SUPPORTS:
+            raise ValueError(f"support={support!r}: expected one of {', '.join(SUPPORTS)}")
+        if isinstance(model, Model):
+            raise TypeError("model is a model: expected a name, or what makes one from sizes and seed, as its class")
+        if isinstance(model, str) and model not in MODELS:
+            raise ValueError(f"model={model!r}: expected one of {', '.join(MODELS)}, or what makes a model")
+        if calibration is not None and calibration not in CALIBRATORS:
+            raise ValueError(f"calibration={calibration!r}: expected None or one of {', '.join(CALIBRATORS)}")
+        training = training if isinstance(training, Training) else dict(training or {})
+        Training.suited(1, **dict(training))
+        build = MODELS[model] if isinstance(model, str) else model
+        self.recipe = Recipe(horizon, window, support, Data.of(data), build, training, calibration, seed)
+        self._fitted: Fitted | None = None
+        self._kind: frames.Kind = "pandas"
+
+    @property
+    def fitted(self) -> Fitted:
+        """What was learned: model, scales, calibration, history."""
+        if self._fitted is None:
+            raise ValueError("the forecaster is not fitted: call fit(df) first, or Forecaster.load(folder)")
+        return self._fitted
+
+    def fit(
+        self, df: Any, target: str | Sequence[str] = "y", time: str | None = "ds", id: str | None = "unique_id",
+        past: Sequence[str] = (), future: Sequence[str] = (), static: Sequence[str] = (),
+        checkpoint: str | Path | None = None,
+    ) -> Self:  # fmt: skip
+        """Learn from a frame (pandas, polars) or a file (CSV, Parquet); returns the forecaster.
+
+        `id` tells series apart; a table of one series needs none. Without `time` rows are taken in their order.
+        Covariates are numbers or categories: `past` ones are known up to now, `future` ones for the steps ahead too,
+        `static` ones are the same in all rows of a series. `checkpoint` is a file from which a run that was cut short
+        goes on.
+        """
+        frame = open_frame(df)
+        groups = {"past": past, "future": future, "static": static}
+        names = {name: _names(name, value) for name, value in groups.items()}
+        columns = Columns(
+            id=None if id == "unique_id" and id not in frame.columns else id, time=time,
+            targets=_names("target", [target] if isinstance(target, str) else target), **names,
+        )  # fmt: skip
+        if not columns.targets:
+            raise ValueError("target is empty: name at least one column to forecast")
+        if time == "ds" and time not in frame.columns:
+            raise ValueError(
+                f"time names column 'ds', which is not in the table: its columns are {', '.join(frame.columns)}; "
+                "pass time=, or time=None to take rows in their order"
+            )
+        self._kind = frames.kind_of(df)
+        data = self.recipe.data
+        table = read_table(frame.to_native(), columns, freq=data.freq, repeated=data.repeated, gaps=data.gaps)
+        self._fitted = Fitted.train(self._checked(table)[0], self.recipe, checkpoint)
+        return self
+
+    def predict(
+        self, df: Any = None, level: float | Sequence[float] = (80, 95), quantiles: float | Sequence[float] = (),
+        paths: int | None = None, future: Any = None,
+    ) -> Any:  # fmt: skip
+        """Forecasts of the steps after the end of each series, of the training table or of another one.
+
+        One row for each series, step and target: mean, median, the bounds of the central intervals of `level` percent
+        as lo-L and hi-L, each of `quantiles` as q-P, and the standard deviations of both parts of the uncertainty.
+        With `paths` instead so many sampled courses, whose steps hang together as they did in validation: columns
+        `path` and `y`. `future` holds the covariates that are known ahead, or they stand in rows of `df` that have no
+        target yet.
+        """
+        levels, probabilities = _numbers("level", level), _numbers("quantiles", quantiles)
+        windows, table = self._ahead(df, future)
+        columns = results.index(table, windows)
+        if paths is None:
+            columns |= results.summary(_laws(self.fitted, windows), levels, probabilities)
+        else:
+            columns = self._paths(windows, columns, paths)
+        return frames.build(columns, self._kind if df is None else frames.kind_of(df), table.clock, (self._time,))
+
+    def predict_distribution(self, df: Any = None, future: Any = None) -> Forecast:
+        """The laws behind `predict`: one row a series, all steps and targets."""
+        return self.fitted.law(self._ahead(df, future)[0])
+
+    def backtest(
+        self, df: Any, start: Any = 0.8, step: int = 1, refit: bool | int = False,
+        level: float | Sequence[float] = (80, 95), quantiles: float | Sequence[float] = (),
+    ) -> Any:  # fmt: skip
+        """Forecasts from every `step`-th row after `start`, from true lags, beside what happened.
+
+        `start` is a share of the rows or a time. With `refit` everything is fitted anew on the rows up to a cutoff, at
+        each (True) or at every so many of them. Adds the columns cutoff, step and y to those of `predict`.
+        """
+        levels, probabilities = _numbers("level", level), _numbers("quantiles", quantiles)
+        table = self._read(df)[0]
+        parts = []
+        for fitted, windows in self._tests(table, start, step, refit):
+            summary = results.summary(_laws(fitted, windows), levels, probabilities)
+            parts.append(results.index(table, windows) | results.outcome(table, windows) | summary)
+        columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        return frames.build(columns, frames.kind_of(df), table.clock, (self._time, "cutoff"))
+
+    def evaluate(self, df: Any, start: Any = 0.8, step: int = 1, refit: bool | int = False) -> Any:
+        """Every metric of a backtest: over all forecasts, for each horizon step and for each series.
+
+        Columns: by ("all", "step", "series"), of, forecasts, and one for each metric. At most 10,000 forecasts are
+        scored, of cutoffs that are evenly spaced.
+        """
+        table = self._read(df)[0]
+        scored, series = [], []
+        tests = list(self._tests(table, start, step, refit))
+        most = max(1, SCORED // (len(tests) * self.recipe.horizon * len(table.columns.targets)))
+        for fitted, windows in tests:
+            for part in windows.thin(most).chunks(_rows(windows)):
+                scored.append(metrics.score(fitted.law(part), part.actuals()))
+                series.append(table.ids[table.series[part.origins.numpy()]])
+        columns = results.scores(Scored.cat(scored, [len(part) for part in series]), np.concatenate(series))
+        return frames.build(columns, frames.kind_of(df), table.clock, ())
+
+    def update(self, df: Any) -> History:
+        """Go on from the fitted state with new rows; see `itocast.fitted.Fitted.update`."""
+        return self.fitted.update(self._read(df)[0])
+
+    def save(self, folder: str | Path) -> None:
+        """Write all that was learned to a folder."""
+        self.fitted.save(folder)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Self:
+        """Read from a folder that `save` wrote, here or on another machine."""
+        fitted = Fitted.load(folder)
+        self = cls()
+        self.recipe, self._fitted = fitted.recipe, fitted
+        return self
+
+    @property
+    def _time(self) -> str:
+        return self.fitted.preparation.columns.time or "ds"
+
+    def _read(self, df: Any) -> tuple[Table, Table | None]:
+        """A table like that of training, and the rows after the last target of each series, if there are any."""
+        return self._checked(self._like_training(df, self.fitted.preparation.columns, self.recipe.data.gaps))
+
+    def _like_training(self, df: Any, columns: Columns, gaps: Gaps) -> Table:
+        fitted, repeated = self.fitted.preparation, self.recipe.data.repeated
+        return read_table(
+            df, columns, clock=fitted.clock, repeated=repeated, gaps=gaps, categories=fitted.categories
+        )  # fmt: skip
+
+    def _checked(self, table: Table) -> tuple[Table, Table | None]:
+        low, high = SUPPORTS[self.recipe.support]
+        outside = np.any((table.y < low) | (table.y > high), axis=1)
+        if outside.any():
+            raise ValueError(
+                f"support={self.recipe.support!r} and a target is below {low:g} or above {high:g} in "
+                f"{rows_text(outside)} (in the order of series and time): correct them, or use another support"
+            )
+        return table.known()
+
+    def _ahead(self, df: Any, future: Any) -> tuple[Windows, Table]:
+        preparation = self.fitted.preparation
+        table, later = (self.fitted.context, None) if df is None else self._read(df)
+        if future is not None:
+            known = preparation.columns.model_copy(update={"targets": (), "past": (), "static": ()})
+            later = self._like_training(future, known, "keep")
+        if preparation.columns.future and later is None:
+            names = ", ".join(preparation.columns.future)
+            raise ValueError(f"future is missing: pass a table of the next {self.recipe.horizon} steps, with {names}")
+        return preparation.meeting(table).ahead(table, later if preparation.columns.future else None)
+
+    def _tests(self, table: Table, start: Any, step: int, refit: bool | int) -> Iterator[tuple[Fitted, Windows]]:
+        """What forecasts, and the windows it forecasts."""
+        if not isinstance(step, int) or step < 1:
+            raise ValueError(f"step={step!r}: expected a whole number of rows, at least 1")
+        begin = table.cutoff(start) if isinstance(start, float) and 0 < start < 1 else table.clock.instant(start)
+        windows = self.fitted.preparation.meeting(table, begin).windows(table, after=begin).every(step)
+        if not refit:
+            yield self.fitted, windows
+            return
+        cutoffs = table.times[windows.origins.numpy()]
+        distinct = np.unique(cutoffs)
+        for chunk in np.split(distinct, range(int(refit), len(distinct), int(refit))):
+            fitted = Fitted.train(table.until(int(chunk[0])), self.recipe)
+            windows = fitted.preparation.meeting(table, int(chunk[0])).windows(table, after=begin).every(step)
+            yield fitted, windows.only(np.isin(table.times[windows.origins.numpy()], chunk))
+
+    def _paths(self, windows: Windows, columns: results.Frame, paths: int) -> results.Frame:
+        if not isinstance(paths, int) or paths < 1:
+            raise ValueError(f"paths={paths!r}: expected a whole number, at least 1")
+        draws = self.fitted.dependence.sample(self.fitted.law(windows), paths, self.recipe.seed).reshape(paths, -1)
+        repeated = {name: np.tile(values, paths) for name, values in columns.items()}
+        return repeated | {"path": np.repeat(np.arange(paths), draws.shape[1]), "y": draws.reshape(-1).numpy()}
+
+
+def _laws(fitted: Fitted, windows: Windows) -> Iterator[Forecast]:
+    """The laws of some windows, a few rows at a time."""
+    for part in windows.chunks(_rows(windows)):
+        yield fitted.law(part)
+
+
+def _rows(windows: Windows) -> int:
+    return max(1, CHUNK // (windows.horizon * windows.numbers.y.shape[1]))
+
+
+def _names(argument: str, names: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(names, str):
+        raise TypeError(f"{argument}={names!r}: expected a list of column names, such as [{names!r}]")
+    if len(set(names)) < len(names):
+        raise ValueError(f"{argument}={list(names)}: a column is named twice")
+    return tuple(names)
+
+
+def _numbers(argument: str, values: float | Sequence[float]) -> list[float]:
+    """One number or several; that they are levels or probabilities is checked where they are used."""
+    try:
+        numbers = [float(value) for value in np.atleast_1d(values)]
+    except (TypeError, ValueError):
+        raise TypeError(f"{argument}={values!r}: expected a number or a list of numbers") from None
+    for value in numbers:
+        if argument == "level":
+            central(value)
+        elif not 0 < value < 1:
+            raise ValueError(f"quantiles={values!r}: expected numbers above 0 and below 1")
+    return numbers
