@@ -2,51 +2,25 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 
-from itocast.data.table import Table, read_table
-from itocast.data.windows import Preparation, split
+from itocast import Data, Forecaster
+from itocast.data.preparation import Preparation
+from itocast.data.reading import read_table
+from itocast.data.table import Columns, Table
 from itocast.models import HNN, SDEHNN
 from itocast.nets import Encoder
 
 torch.set_num_threads(1)
 
-
-def wave(rows: int = 600, seed: int = 0) -> Table:
-    """A noisy daily wave with a covariate and a second target."""
-    random = np.random.default_rng(seed)
-    hours = np.arange(rows)
-    y = np.sin(hours * 2 * np.pi / 24) * 10 + 50 + random.standard_normal(rows)
-    frame = pd.DataFrame(
-        {
-            "time": pd.date_range("2024-01-01", periods=rows, freq="h"),
-            "load": y,
-            "price": 100 - y + random.standard_normal(rows),
-            "heat": random.uniform(size=rows),
-        }
-    )
-    return read_table(frame, targets=["load", "price"], covariates=["heat"], time="time")
-
-
-@pytest.fixture
-def table() -> Table:
-    return wave()
-
-
-@pytest.fixture
-def parts(table):
-    return split(len(table))
-
-
-@pytest.fixture
-def preparation(table, parts):
-    return Preparation.fit(table, parts.train, window=4, horizon=3)
-
-
 SMALL = Encoder(hidden=16, dim=8, frequencies=4, embedding=2)
+TINY = partial(HNN, encoder=SMALL)
+TINY_SDE = partial(SDEHNN, encoder=SMALL)
 BUILD = {
     "sde_hnn": lambda sizes, seed=0: SDEHNN(sizes, encoder=SMALL, seed=seed),
     "sde_hnn lstm": lambda sizes, seed=0: SDEHNN(sizes, encoder=Encoder(kind="lstm", dim=8, layers=1), seed=seed),
@@ -59,7 +33,108 @@ BUILD = {
 }
 
 
+def tiny(horizon: int = 3, **settings) -> Forecaster:
+    """A forecaster that is fitted in a moment."""
+    return Forecaster(horizon, **{"window": 4, "model": TINY, "training": {"epochs": 1}} | settings)
+
+
+def wave_frame(rows: int = 600, seed: int = 0) -> pd.DataFrame:
+    """A noisy daily wave with a covariate and a second target."""
+    random = np.random.default_rng(seed)
+    hours = np.arange(rows)
+    y = np.sin(hours * 2 * np.pi / 24) * 10 + 50 + random.standard_normal(rows)
+    return pd.DataFrame(
+        {
+            "time": pd.date_range("2024-01-01", periods=rows, freq="h"),
+            "load": y,
+            "price": 100 - y + random.standard_normal(rows),
+            "heat": random.uniform(size=rows),
+        }
+    )
+
+
+def panel_frame(rows: int = 200, seed: int = 0) -> pd.DataFrame:
+    """Three hourly series of very different scales: a past covariate, one known ahead, and a category that stays."""
+    random = np.random.default_rng(seed)
+    hours = np.arange(rows)
+    parts = []
+    for name, scale, place in (("a", 1.0, "sea"), ("b", 1000.0, "hill"), ("c", 0.001, "sea")):
+        promotion = (random.uniform(size=rows) < 0.2).astype(float)
+        y = scale * (10 + np.sin(hours * 2 * np.pi / 24) + promotion + 0.1 * random.standard_normal(rows))
+        parts.append(
+            pd.DataFrame(
+                {
+                    "unique_id": name,
+                    "ds": pd.date_range("2024-01-01", periods=rows, freq="h"),
+                    "y": y,
+                    "heat": random.uniform(size=rows),
+                    "promotion": promotion,
+                    "place": place,
+                }
+            )
+        )
+    return pd.concat(parts, ignore_index=True)
+
+
+def ahead_frame(frame: pd.DataFrame, horizon: int = 3, value: float = 0.0) -> pd.DataFrame:
+    """The next hours of every series of a panel, with what is known of them."""
+    last = frame.groupby("unique_id", sort=False)["ds"].max()
+    parts = [
+        pd.DataFrame({"unique_id": name, "ds": pd.date_range(end, periods=horizon + 1, freq="h")[1:]})
+        for name, end in last.items()
+    ]
+    return pd.concat(parts, ignore_index=True).assign(promotion=value)
+
+
+def wave(rows: int = 600, seed: int = 0) -> Table:
+    """The wave, read."""
+    columns = Columns(id=None, time="time", targets=("load", "price"), past=("heat",))
+    return read_table(wave_frame(rows, seed), columns)
+
+
+@pytest.fixture
+def table() -> Table:
+    return wave()
+
+
+@pytest.fixture
+def cut(table) -> int:
+    """The end of the training part: 60 % of the rows."""
+    return table.cutoff(0.6)
+
+
+@pytest.fixture
+def preparation(table, cut) -> Preparation:
+    return Preparation.fit(table, horizon=3, window=4, until=cut)
+
+
+@pytest.fixture
+def rows(table, cut, preparation):
+    """Windows to train on, and later ones to validate on."""
+    return preparation.windows(table, until=cut), preparation.windows(table, after=cut, until=table.cutoff(0.8))
+
+
 @pytest.fixture(params=BUILD)
 def build(request):
     """Every kind of model in turn, small where it can be."""
     return BUILD[request.param]
+
+
+@pytest.fixture(scope="session")
+def wave_forecaster() -> Forecaster:
+    """One series, two targets, a past covariate, names of its own."""
+    return tiny(model=TINY_SDE, data=Data()).fit(wave_frame(), target=["load", "price"], time="time", past=["heat"])
+
+
+@pytest.fixture(scope="session")
+def single() -> tuple[pd.DataFrame, Forecaster]:
+    """One series, one target, the usual names, no covariates."""
+    frame = wave_frame(300)[["time", "load"]].rename(columns={"time": "ds", "load": "y"})
+    return frame, tiny(training={"epochs": 2}).fit(frame)
+
+
+@pytest.fixture(scope="session")
+def panel() -> tuple[pd.DataFrame, Forecaster]:
+    """Three series with covariates of every kind."""
+    frame = panel_frame()
+    return frame, tiny(model=TINY_SDE).fit(frame, past=["heat"], future=["promotion"], static=["place"])

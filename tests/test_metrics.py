@@ -1,4 +1,5 @@
 import math
+from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -48,39 +49,114 @@ def honest():
 
 @pytest.mark.parametrize("name", metrics.METRICS)
 def test_metric_is_a_finite_number(case, name):
-    value = metrics.METRICS[name](*case)
+    value = metrics.METRICS[name](metrics.score(*case))
     assert type(value) is float
     assert math.isfinite(value)
 
 
-def test_evaluate_returns_every_metric_by_name(case):
+def test_evaluate_is_what_the_functions_of_the_same_names_give(case):
     found = metrics.evaluate(*case)
     assert list(found) == list(metrics.METRICS)
-    for name, metric in metrics.METRICS.items():
-        assert found[name] == metric(*case)
+    named = {name: getattr(metrics, name)(*case) for name in found if name != "epiw" and hasattr(metrics, name)}
+    named |= {f"coverage_{level}": metrics.coverage(*case, level) for level in (50, 80, 90, 95)}
+    named |= {"epiw": metrics.epiw(case[0]), "cwce_one_sided": metrics.cwce(*case, sided="one")}
+    assert set(named) == set(found)
+    for name, value in named.items():
+        assert found[name] == pytest.approx(value, rel=1e-12), name
 
 
 @pytest.mark.parametrize("name", metrics.METRICS)
 def test_metric_does_not_depend_on_the_order_of_rows(case, name):
     law, y = case
     order = np.random.default_rng(2).permutation(len(law))
-    metric = metrics.METRICS[name]
-    assert metric(law[order], y[order]) == pytest.approx(metric(law, y), rel=1e-9)
+    assert metrics.evaluate(law[order], y[order])[name] == pytest.approx(metrics.evaluate(law, y)[name], rel=1e-9)
 
 
 @pytest.mark.parametrize("name", metrics.METRICS)
 def test_metric_follows_the_unit_of_the_target(case, name):
     law, y = case
-    metric = metrics.METRICS[name]
-    before, after = metric(law, y), metric(law.affine(20.0, -7.0), 20 * y - 7)
+    before, after = metrics.evaluate(law, y)[name], metrics.evaluate(law.affine(20.0, -7.0), 20 * y - 7)[name]
     expected = {"nll": before + math.log(20)}.get(name, before * (20 if name in SCALED else 1))
     assert after == pytest.approx(expected, rel=1e-7)
 
 
-@pytest.mark.parametrize("name", [name for name in metrics.METRICS if name != "epiw"])
-def test_metric_rejects_y_of_wrong_shape(case, name):
+@pytest.mark.parametrize(
+    "metric",
+    [
+        metrics.evaluate,
+        metrics.score,
+        metrics.rmse,
+        metrics.r2,
+        metrics.nll,
+        metrics.crps,
+        metrics.pinball,
+        metrics.cwce,
+        metrics.r_cwce,
+        metrics.ecpe,
+    ],
+)
+def test_metric_rejects_y_of_wrong_shape(case, metric):
     with pytest.raises(ValueError, match=r"y has shape \(30, 2\): expected \(rows, horizon, targets\) = \(30, 2, 2\)"):
-        metrics.METRICS[name](case[0], np.zeros((30, 2)))
+        metric(case[0], np.zeros((30, 2)))
+
+
+# ---- outcomes that are missing
+
+
+@pytest.fixture(scope="module")
+def holes(case):
+    """The case with a third of its outcomes missing, and where they are there."""
+    law, y = case
+    seen = np.random.default_rng(3).random(y.shape) > 1 / 3
+    return law, np.where(seen, y, np.nan), seen
+
+
+def test_missing_outcomes_are_left_out_and_the_others_keep_their_scores(case, holes):
+    law, y, seen = holes
+    scored, whole = metrics.score(law, y), metrics.score(*case)
+    assert len(scored) == seen.sum()
+    kept = whole[seen.reshape(-1)]
+    for field in fields(scored):
+        np.testing.assert_allclose(getattr(scored, field.name), getattr(kept, field.name), rtol=1e-12)
+    assert (np.stack([scored.row, scored.step, scored.target]) == np.stack(seen.nonzero())).all()
+
+
+def test_metrics_with_missing_outcomes_are_those_of_the_rows_that_have_them(case):
+    law, y = case
+    y = y.copy()
+    y[10:] = np.nan
+    for name, value in metrics.evaluate(law[:10], y[:10]).items():
+        assert metrics.evaluate(law, y)[name] == pytest.approx(value, rel=1e-12), name
+
+
+def test_scores_of_a_row_do_not_depend_on_other_rows(case):
+    law, y = case
+    parts = [metrics.score(law[rows], y[rows]) for rows in (slice(0, 7), slice(7, 30))]
+    joined, whole = metrics.Scored.cat(parts, [7, 23]), metrics.score(law, y)
+    for field in fields(joined):
+        np.testing.assert_allclose(getattr(joined, field.name), getattr(whole, field.name), rtol=1e-12)
+    assert joined.metrics() == pytest.approx(whole.metrics())
+
+
+def test_scores_by_hand_where_one_outcome_is_missing():
+    scored = metrics.score(standard_law(3), [0.0, math.nan, 2.0])
+    assert scored.row.tolist() == [0, 2]
+    np.testing.assert_allclose(scored.y, [0.0, 2.0])
+    np.testing.assert_allclose(scored.mean, 0.0)
+    np.testing.assert_allclose(scored.pit, norm.cdf([0.0, 2.0]))
+    np.testing.assert_allclose(scored.log_prob, norm.logpdf([0.0, 2.0]))
+    np.testing.assert_allclose(scored.crps[0], (math.sqrt(2) - 1) / math.sqrt(math.pi))
+    assert scored.metrics()["rmse"] == pytest.approx(math.sqrt(2))
+
+
+def test_no_outcome_at_all_is_refused():
+    with pytest.raises(ValueError, match="y holds no outcome"):
+        metrics.evaluate(standard_law(3), [math.nan] * 3)
+
+
+def test_a_frame_in_the_place_of_a_forecast_is_refused():
+    with pytest.raises(TypeError, match="forecast is a list: expected a Forecast, then the outcomes"):
+        metrics.evaluate([1.0], standard_law(1))
 
 
 def test_one_value_a_row_is_enough_for_one_step_and_target():
@@ -181,7 +257,7 @@ def test_largest_cwce_in_percent():
 
 
 def test_cwce_is_two_sided_unless_told(case):
-    assert metrics.cwce(*case) == metrics.cwce(*case, sided="two") == metrics.METRICS["cwce"](*case)
+    assert metrics.cwce(*case) == metrics.cwce(*case, sided="two")
     assert metrics.METRICS["cwce_one_sided"](*case) == metrics.cwce(*case, sided="one") != metrics.cwce(*case)
 
 

@@ -16,16 +16,16 @@ from itocast.training import predict
 
 
 @pytest.fixture
-def rows(preparation, table, parts):
-    return preparation.windows(table, parts.validation)
+def rows(rows):
+    return rows[1]
 
 
 def test_every_registered_model_is_tested_here():
     assert {type(make(Sizes(4, 1, 1, 0, 1))) for make in BUILD.values()} == set(MODELS.values())
 
 
-def test_law_has_the_shape_of_the_targets_and_finite_positive_variance(build, preparation, rows):
-    model = build(preparation.sizes)
+def test_law_has_the_shape_of_the_targets_and_finite_positive_variance(build, rows):
+    model = build(rows.sizes)
     law = predict(model, rows, paths=3)
     assert law.shape == (len(rows), 3, 2)
     assert law.means.shape[0] == (3 if model.paths > 1 else 1)
@@ -34,8 +34,8 @@ def test_law_has_the_shape_of_the_targets_and_finite_positive_variance(build, pr
     assert law.variance.isfinite().all()
 
 
-def test_gradient_reaches_every_parameter(build, preparation, rows):
-    model = build(preparation.sizes)
+def test_gradient_reaches_every_parameter(build, rows):
+    model = build(rows.sizes)
     x, y = rows.batch(slice(None))
     model.loss(x, y, Noise(0, shared=False)).backward()
     unreached = [
@@ -51,17 +51,17 @@ def _unused_in_one_step(name: str) -> bool:
     return name.startswith("block.") and "weight_hh" in name
 
 
-def test_same_seed_same_weights_and_forecasts(build, preparation, rows):
-    one, two, other = (build(preparation.sizes, seed=seed) for seed in (0, 0, 1))
+def test_same_seed_same_weights_and_forecasts(build, rows):
+    one, two, other = (build(rows.sizes, seed=seed) for seed in (0, 0, 1))
     assert torch.equal(predict(one, rows).means, predict(two, rows).means)
     assert not torch.equal(predict(one, rows).means, predict(other, rows).means)
 
 
-def test_the_global_generator_plays_no_part(build, preparation, rows):
+def test_the_global_generator_plays_no_part(build, rows):
     torch.manual_seed(1)
-    model = build(preparation.sizes)
+    model = build(rows.sizes)
     torch.manual_seed(2)
-    again = build(preparation.sizes)
+    again = build(rows.sizes)
     assert all(map(torch.equal, model.state_dict().values(), again.state_dict().values()))
     before = torch.random.get_rng_state()
     x, y = rows.batch(slice(None))
@@ -70,8 +70,8 @@ def test_the_global_generator_plays_no_part(build, preparation, rows):
     assert torch.equal(torch.random.get_rng_state(), before)
 
 
-def test_forecast_of_a_row_depends_on_neither_batch_nor_order(build, preparation, rows):
-    model = build(preparation.sizes)
+def test_forecast_of_a_row_depends_on_neither_batch_nor_order(build, rows):
+    model = build(rows.sizes)
     whole = predict(model, rows)
     for size in (1, 7, 50):
         part = predict(model, rows, batch_size=size)
@@ -84,16 +84,16 @@ def test_forecast_of_a_row_depends_on_neither_batch_nor_order(build, preparation
     assert torch.equal(predict(model, rows).means, whole.means)
 
 
-def test_config_survives_json_and_rebuilds_the_same_network(build, preparation, rows):
-    model = build(preparation.sizes)
+def test_config_survives_json_and_rebuilds_the_same_network(build, rows):
+    model = build(rows.sizes)
     again = type(model)(**json.loads(json.dumps(model.config)))
     assert torch.equal(predict(model, rows).means, predict(again, rows).means)
 
 
-def test_objectives_differ_only_where_there_are_several_paths(preparation, rows):
+def test_objectives_differ_only_where_there_are_several_paths(rows):
     x, y = rows.batch(slice(None))
     for name, equal in (("sde_hnn", False), ("hnn", True)):
-        model = BUILD[name](preparation.sizes).eval()
+        model = BUILD[name](rows.sizes).eval()
         law = model(x, 4, Noise(0, shared=True))
         mixture, paper = (OBJECTIVES[key](law, y).item() for key in ("mixture", "paper"))
         assert (mixture == pytest.approx(paper)) == equal
@@ -112,16 +112,16 @@ def test_paper_presets_are_the_papers_sizes():
     assert sum(p.numel() for p in sde.parameters()) < sum(p.numel() for p in hnn.parameters())
 
 
-def test_epistemic_part_comes_from_the_noise(preparation, rows):
-    model = SDEHNN(preparation.sizes, encoder=SMALL)
+def test_epistemic_part_comes_from_the_noise(rows):
+    model = SDEHNN(rows.sizes, encoder=SMALL)
     assert (predict(model, rows).epistemic > 0).all()
     with torch.no_grad():
         model.block.log_gain.fill_(-30)
     assert predict(model, rows).epistemic.max() < 1e-12
 
 
-def test_theorem_1_holds_for_the_default_model(preparation):
-    bounds = SDEHNN(preparation.sizes).block.lipschitz()
+def test_theorem_1_holds_for_the_default_model(rows):
+    bounds = SDEHNN(rows.sizes).block.lipschitz()
     assert bounds.unknown == ()
     assert pytest.approx(1.1, rel=1e-3) == bounds.K
 

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 import itocast
 from itocast import cli
 from itocast.calibration import CALIBRATORS
-from itocast.data.windows import SCALINGS
+from itocast.data.preparation import SCALINGS
 from itocast.fitted import Fitted
 from itocast.lipschitz import RULES
 from itocast.metrics import METRICS

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 
 import pytest
 import torch
-from conftest import BUILD
+from conftest import tiny, wave_frame
 
-from itocast import storage
+from itocast import Forecaster, storage
 from itocast.fitted import Fitted
 from itocast.models import HNN
 from itocast.storage import StorageError
-from itocast.training import Training
 
 
 @pytest.fixture
-def fitted(build, table, parts, preparation):
-    return Fitted.train(table, parts, preparation, build, Training(epochs=1))
+def fitted(build):
+    return tiny(model=build).fit(wave_frame(), target=["load", "price"], time="time", past=["heat"]).fitted
 
 
 @pytest.fixture
@@ -28,16 +26,18 @@ def folder(tmp_path):
     return tmp_path / "model"
 
 
-def test_every_model_comes_back_with_the_same_forecasts(fitted, table, parts, tmp_path):
+def test_every_model_comes_back_with_the_same_forecasts(fitted, table, tmp_path):
     fitted.save(tmp_path / "model")
     again = Fitted.load(tmp_path / "model")
-    (law, y), (law_again, y_again) = (f.forecast(table, parts.test) for f in (fitted, again))
-    assert torch.equal(law.means, law_again.means)
-    assert torch.equal(law.log_variances, law_again.log_variances)
-    assert torch.equal(y, y_again)
+    law, law_again = (f.law(f.preparation.windows(table)) for f in (fitted, again))
+    for part in ("means", "log_variances", "log_weights"):
+        assert torch.equal(getattr(law, part), getattr(law_again, part))
+    assert torch.equal(law.mean, law_again.mean)
     assert again.history == fitted.history
-    assert again.training == fitted.training
     assert again.parameters == fitted.parameters
+    assert again.preparation.to_dict() == fitted.preparation.to_dict()
+    for name in ("steps", "targets"):
+        assert torch.equal(getattr(again.dependence, name), getattr(fitted.dependence, name))
 
 
 def test_folder_holds_manifest_and_weights_alone(folder):
@@ -126,47 +126,51 @@ def test_no_such_folder(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("part", "change"), [("model", {"kind": "oracle"}), ("model", {"config": {"depth": 3}}), ("training", {"rate": 1})]
+    ("part", "change"),
+    [
+        ("model", {"kind": "oracle"}),
+        ("model", {"config": {"depth": 3}}),
+        ("recipe", {"support": "circle"}),
+        ("recipe", {"loss": "mse"}),
+        ("preparation", {"window": None, "lookback": 3}),
+    ],
 )
-def test_a_model_of_another_version_is_refused(table, parts, preparation, tmp_path, part, change):
-    fitted = Fitted.train(table, parts, preparation, BUILD["hnn"], Training(epochs=1))
-    fitted.save(tmp_path)
+def test_a_model_of_another_version_is_refused(single, tmp_path, part, change):
+    single[1].save(tmp_path)
     manifest, weights = storage.load(tmp_path)
     manifest[part] |= change
-    kept = ("preparation", "model", "training", "history", "seed")
-    storage.save(tmp_path, {key: manifest[key] for key in kept}, weights)
+    own = ("format", "schema", "versions", "weights", "sha256")
+    storage.save(tmp_path, {key: value for key, value in manifest.items() if key not in own}, weights)
     with pytest.raises(StorageError, match=r"was written by itocast .* and does not fit itocast"):
         Fitted.load(tmp_path)
 
 
-def test_unregistered_models_are_not_saved(table, parts, preparation, tmp_path):
+def test_a_model_without_a_tensor_is_refused(single, tmp_path):
+    single[1].save(tmp_path)
+    manifest, weights = storage.load(tmp_path)
+    own = ("format", "schema", "versions", "weights", "sha256")
+    del weights["dependence/steps"]
+    storage.save(tmp_path, {key: value for key, value in manifest.items() if key not in own}, weights)
+    with pytest.raises(StorageError, match=r"was written by itocast .* and does not fit itocast"):
+        Fitted.load(tmp_path)
+
+
+def test_unregistered_models_are_not_saved(single, tmp_path):
     class Mine(HNN):
         pass
 
-    fitted = Fitted.train(table, parts, preparation, BUILD["hnn"], Training(epochs=1))
-    fitted.model.__class__ = Mine
+    forecaster = tiny(model=Mine).fit(single[0])
     with pytest.raises(ValueError, match=r"Mine cannot be saved: add it to itocast\.models\.MODELS"):
-        fitted.save(tmp_path / "model")
+        forecaster.save(tmp_path / "model")
     assert not (tmp_path / "model").exists()
 
 
-def test_a_file_is_no_folder(fitted, tmp_path):
+def test_a_file_is_no_folder(single, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match="is a file: name a folder"):
-        fitted.save(tmp_path / "file")
+        single[1].save(tmp_path / "file")
 
 
-def test_the_rows_after_the_table_are_forecast_as_if_they_were_in_it(fitted, table):
-    """The law ahead of a shortened table is that of the same rows in the whole one; their values play no part."""
-    short = dataclasses.replace(table, frame=table.frame[:-3])
-    ahead = fitted.ahead(short)
-    inside, _ = fitted.forecast(table, range(len(table) - 3, len(table)))
-    assert ahead.shape == inside.shape == (1, 3, 2)
-    torch.testing.assert_close(ahead.means, inside.means)
-    with pytest.raises(ValueError, match="table has 3 rows: expected at least the window, 4"):
-        fitted.ahead(dataclasses.replace(table, frame=table.frame[:3]))
-
-
-def test_a_model_in_the_place_of_its_class_is_refused(table, parts, preparation):
-    with pytest.raises(TypeError, match="build is a model: expected what makes one"):
-        Fitted.train(table, parts, preparation, HNN(preparation.sizes))
+def test_a_model_in_the_place_of_its_class_is_refused(rows):
+    with pytest.raises(TypeError, match="model is a model: expected a name, or what makes one"):
+        Forecaster(model=HNN(rows[0].sizes))

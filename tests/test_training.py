@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,32 +15,27 @@ import torch
 from conftest import BUILD, wave
 
 from itocast import training
-from itocast.data.windows import Preparation, split
+from itocast.data.preparation import Preparation
 from itocast.storage import StorageError
 from itocast.training import Training, TrainingError, fit, predict
 
 QUICK = Training(epochs=4, batch_size=64)
 
 
-@pytest.fixture
-def rows(preparation, table, parts):
-    return preparation.windows(table, parts.train), preparation.windows(table, parts.validation)
-
-
 def nll(model, rows):
     return -predict(model, rows, model.validation_paths).log_prob(rows.batch(slice(None))[1]).mean().item()
 
 
-def test_every_model_learns(build, preparation, rows):
-    model = build(preparation.sizes)
+def test_every_model_learns(build, rows):
+    model = build(rows[0].sizes)
     before = nll(model, rows[1])
     history = fit(model, *rows, Training(epochs=6, batch_size=32))
     assert nll(model, rows[1]) < before - 0.1
     assert nll(model, rows[1]) == pytest.approx(min(epoch["validation"] for epoch in history.epochs), abs=1e-6)
 
 
-def test_same_seed_gives_the_same_weights_and_another_seed_does_not(preparation, rows):
-    models = [BUILD["sde_hnn"](preparation.sizes) for _ in range(3)]
+def test_same_seed_gives_the_same_weights_and_another_seed_does_not(rows):
+    models = [BUILD["sde_hnn"](rows[0].sizes) for _ in range(3)]
     for model, seed in zip(models, (0, 0, 1), strict=True):
         fit(model, *rows, QUICK, seed=seed)
     one, two, other = ([*model.state_dict().values()] for model in models)
@@ -47,8 +43,8 @@ def test_same_seed_gives_the_same_weights_and_another_seed_does_not(preparation,
     assert not all(map(torch.equal, one, other))
 
 
-def test_best_weights_are_kept_and_a_worsening_run_stops_early(preparation, rows):
-    model = BUILD["hnn"](preparation.sizes)
+def test_best_weights_are_kept_and_a_worsening_run_stops_early(rows):
+    model = BUILD["hnn"](rows[0].sizes)
     history = fit(model, *rows, Training(epochs=40, batch_size=32, learning_rate=0.05, schedule="constant", patience=3))
     assert history.stopped == "early"
     assert len(history.epochs) == history.best + 3
@@ -67,27 +63,27 @@ def interrupt_after(monkeypatch, epochs, error):
     monkeypatch.setattr(training, "_epoch", epoch)
 
 
-def test_ctrl_c_keeps_the_best_weights(monkeypatch, preparation, rows):
+def test_ctrl_c_keeps_the_best_weights(monkeypatch, rows):
     interrupt_after(monkeypatch, 2, KeyboardInterrupt)
-    model = BUILD["sde_hnn"](preparation.sizes)
+    model = BUILD["sde_hnn"](rows[0].sizes)
     history = fit(model, *rows, QUICK)
     assert (history.stopped, len(history.epochs)) == ("interrupted", 2)
     assert nll(model, rows[1]) == pytest.approx(history.epochs[history.best - 1]["validation"], abs=1e-6)
 
 
-def test_ctrl_c_before_the_first_epoch_is_passed_on(monkeypatch, preparation, rows):
+def test_ctrl_c_before_the_first_epoch_is_passed_on(monkeypatch, rows):
     interrupt_after(monkeypatch, 0, KeyboardInterrupt)
     with pytest.raises(KeyboardInterrupt):
-        fit(BUILD["hnn"](preparation.sizes), *rows, QUICK)
+        fit(BUILD["hnn"](rows[0].sizes), *rows, QUICK)
 
 
-def test_a_run_that_was_interrupted_goes_on_to_the_same_weights(monkeypatch, tmp_path, preparation, rows):
-    straight, resumed = BUILD["sde_hnn"](preparation.sizes), BUILD["sde_hnn"](preparation.sizes)
+def test_a_run_that_was_interrupted_goes_on_to_the_same_weights(monkeypatch, tmp_path, rows):
+    straight, resumed = BUILD["sde_hnn"](rows[0].sizes), BUILD["sde_hnn"](rows[0].sizes)
     whole = fit(straight, *rows, QUICK)
     with monkeypatch.context() as patch:
         interrupt_after(patch, 2, KeyboardInterrupt)
         fit(resumed, *rows, QUICK, checkpoint=tmp_path / "run")
-    fresh = BUILD["sde_hnn"](preparation.sizes)
+    fresh = BUILD["sde_hnn"](rows[0].sizes)
     history = fit(fresh, *rows, QUICK, checkpoint=tmp_path / "run")
     assert all(map(torch.equal, straight.state_dict().values(), fresh.state_dict().values()))
     assert [e["validation"] for e in history.epochs] == [e["validation"] for e in whole.epochs]
@@ -105,10 +101,10 @@ killed_run(sys.argv[1])
 def killed_run(path: str):
     torch.set_num_threads(1)
     table = wave(3000)
-    parts = split(len(table))
-    preparation = Preparation.fit(table, parts.train, window=4, horizon=3)
-    model = BUILD["sde_hnn"](preparation.sizes)
-    rows = (preparation.windows(table, part) for part in (parts.train, parts.validation))
+    cut = table.cutoff(0.6)
+    preparation = Preparation.fit(table, horizon=3, window=4, until=cut)
+    rows = preparation.windows(table, until=cut), preparation.windows(table, after=cut)
+    model = BUILD["sde_hnn"](rows[0].sizes)
     return model, fit(model, *rows, Training(epochs=12, batch_size=64), checkpoint=path)
 
 
@@ -133,75 +129,76 @@ def test_a_killed_process_resumes_to_the_same_weights(tmp_path):
     assert all(map(torch.equal, straight.state_dict().values(), resumed.state_dict().values()))
 
 
-def test_a_finished_checkpoint_is_not_run_again(tmp_path, preparation, rows):
-    one, two = BUILD["hnn"](preparation.sizes), BUILD["hnn"](preparation.sizes)
+def test_a_finished_checkpoint_is_not_run_again(tmp_path, rows):
+    one, two = BUILD["hnn"](rows[0].sizes), BUILD["hnn"](rows[0].sizes)
     first = fit(one, *rows, QUICK, checkpoint=tmp_path / "run")
     second = fit(two, *rows, QUICK, checkpoint=tmp_path / "run")
     assert first == second
     assert all(map(torch.equal, one.state_dict().values(), two.state_dict().values()))
 
 
-def test_a_checkpoint_of_another_run_is_refused(tmp_path, preparation, rows):
-    fit(BUILD["hnn"](preparation.sizes), *rows, QUICK, checkpoint=tmp_path / "run")
+def test_a_checkpoint_of_another_run_is_refused(tmp_path, rows):
+    fit(BUILD["hnn"](rows[0].sizes), *rows, QUICK, checkpoint=tmp_path / "run")
     with pytest.raises(
         ValueError, match="is of another run: its seed is 0, here it is 1; delete it or name another file"
     ):
-        fit(BUILD["hnn"](preparation.sizes), *rows, QUICK, seed=1, checkpoint=tmp_path / "run")
+        fit(BUILD["hnn"](rows[0].sizes), *rows, QUICK, seed=1, checkpoint=tmp_path / "run")
     with pytest.raises(ValueError, match="is of another run: its model is HNN, here it is SDEHNN"):
-        fit(BUILD["sde_hnn"](preparation.sizes), *rows, QUICK, checkpoint=tmp_path / "run")
+        fit(BUILD["sde_hnn"](rows[0].sizes), *rows, QUICK, checkpoint=tmp_path / "run")
 
 
-def test_a_checkpoint_of_other_data_is_refused(tmp_path, preparation, rows, parts):
-    fit(BUILD["hnn"](preparation.sizes), *rows, QUICK, checkpoint=tmp_path / "run")
+def test_a_checkpoint_of_other_data_is_refused(tmp_path, preparation, cut, rows):
+    fit(BUILD["hnn"](rows[0].sizes), *rows, QUICK, checkpoint=tmp_path / "run")
     other = wave(seed=1)
     with pytest.raises(ValueError, match="is of another run: its data is"):
         fit(
-            BUILD["hnn"](preparation.sizes),
-            *(preparation.windows(other, part) for part in (parts.train, parts.validation)),
+            BUILD["hnn"](rows[0].sizes),
+            preparation.windows(other, until=cut),
+            preparation.windows(other, after=cut, until=other.cutoff(0.8)),
             QUICK,
             checkpoint=tmp_path / "run",
         )
 
 
 @pytest.mark.parametrize("content", [b"", b"not a checkpoint at all", b"\x08\0\0\0\0\0\0\0{}      "])
-def test_a_damaged_checkpoint_is_refused(tmp_path, preparation, rows, content):
+def test_a_damaged_checkpoint_is_refused(tmp_path, rows, content):
     (tmp_path / "run").write_bytes(content)
     with pytest.raises(StorageError, match="is not a checkpoint, or is damaged: delete it to start anew"):
-        fit(BUILD["hnn"](preparation.sizes), *rows, QUICK, checkpoint=tmp_path / "run")
+        fit(BUILD["hnn"](rows[0].sizes), *rows, QUICK, checkpoint=tmp_path / "run")
 
 
-def test_a_loss_that_is_not_finite_ends_with_an_explanation_and_sound_weights(preparation, rows):
-    model = BUILD["sde_hnn"](preparation.sizes)
-    broken = preparation.windows(wave(), split(600).train)
-    broken._y = broken._y.clone()
-    broken._y[100] = float("inf")
+def test_a_loss_that_is_not_finite_ends_with_an_explanation_and_sound_weights(rows):
+    model = BUILD["sde_hnn"](rows[0].sizes)
+    targets = rows[0].numbers.targets.clone()
+    targets[100] = float("inf")
+    broken = replace(rows[0], numbers=replace(rows[0].numbers, targets=targets))
     with pytest.raises(TrainingError, match=r"the loss became .* in epoch 1: use a smaller learning_rate than 0.002"):
         fit(model, broken, rows[1], QUICK)
     assert all(tensor.isfinite().all() for tensor in model.state_dict().values())
 
 
-def test_a_run_that_diverges_later_keeps_its_best_weights(monkeypatch, preparation, rows):
+def test_a_run_that_diverges_later_keeps_its_best_weights(monkeypatch, rows):
     interrupt_after(monkeypatch, 2, TrainingError("the loss became nan in epoch 3: use a smaller learning_rate"))
-    model = BUILD["sde_hnn"](preparation.sizes)
+    model = BUILD["sde_hnn"](rows[0].sizes)
     with pytest.warns(UserWarning, match=r"the loss became nan in epoch 3: .* The weights of epoch \d are kept"):
         history = fit(model, *rows, QUICK)
     assert (history.stopped, len(history.epochs)) == ("diverged", 2)
     assert nll(model, rows[1]) == pytest.approx(history.epochs[history.best - 1]["validation"], abs=1e-6)
 
 
-def test_a_flipped_bit_in_a_checkpoint_is_noticed(tmp_path, preparation, rows):
+def test_a_flipped_bit_in_a_checkpoint_is_noticed(tmp_path, rows):
     path = tmp_path / "run"
-    fit(BUILD["hnn"](preparation.sizes), *rows, QUICK, checkpoint=path)
+    fit(BUILD["hnn"](rows[0].sizes), *rows, QUICK, checkpoint=path)
     content = path.read_bytes()
     for place in (3, 500, len(content) // 2, len(content) - 40, len(content) - 1):
         path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
         with pytest.raises(StorageError, match="is damaged: delete it to start anew"):
-            fit(BUILD["hnn"](preparation.sizes), *rows, QUICK, checkpoint=path)
+            fit(BUILD["hnn"](rows[0].sizes), *rows, QUICK, checkpoint=path)
 
 
-def test_no_paths_are_refused(preparation, rows):
+def test_no_paths_are_refused(rows):
     with pytest.raises(ValueError, match="paths=0: expected at least 1"):
-        predict(BUILD["hnn"](preparation.sizes), rows[0], paths=0)
+        predict(BUILD["hnn"](rows[0].sizes), rows[0], paths=0)
 
 
 def test_schedule_rises_then_falls():
