@@ -1,6 +1,6 @@
 PYTHON ?= python3
 BIN := .venv/bin
-.PHONY: demo test lint bench bench-core paper clean
+.PHONY: demo test lint bench bench-core bench-forecaster paper clean
 
 demo: .venv/installed
 	$(BIN)/itocast demo
@@ -13,11 +13,19 @@ lint: .venv/installed-test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: bench-core
+bench: bench-core bench-forecaster
+
+DATA ?= data
 
 bench-core: .venv/installed
 	$(BIN)/python benchmarks/solvers.py
 	$(BIN)/python benchmarks/metro.py bars
+
+bench-forecaster: .venv/installed
+	$(BIN)/python benchmarks/practical.py --data-dir $(DATA)
+	$(BIN)/python benchmarks/scale.py
+	$(BIN)/python benchmarks/uci.py --data-dir $(DATA)/uci
+	$(BIN)/python benchmarks/digits.py
 
 paper: .venv/installed
 	$(BIN)/python benchmarks/metro.py literal

@@ -16,10 +16,9 @@ from statistics import mean
 
 import torch
 
-from itocast import __version__, datasets, metrics
-from itocast.data.windows import Preparation, split
-from itocast.fitted import Fitted
+from itocast import Data, Forecaster, __version__, datasets, metrics
 from itocast.models import HNN, SDEHNN, Model
+from itocast.nets import Sizes
 from itocast.storage import write_bytes
 from itocast.training import Training
 
@@ -41,18 +40,21 @@ class Metro:
     """The data, and one way to train and score a model on them."""
 
     def __init__(self) -> None:
-        self.table = datasets.load("metro")
-        self.parts = split(len(self.table))
+        self.frame = datasets.load("metro")
+        self.schema = datasets.schema("metro") | {"time": None}  # rows in the file's order, nothing of the calendar
+        self.cut = round(0.8 * len(self.frame))
 
     def run(self, build: Callable[..., Model], training: Training, seed: int, scaling: str = "quantile") -> Scores:
         """Scores of the test part in vehicles per hour, with seconds of fit and number of parameters."""
-        preparation = Preparation.fit(self.table, self.parts.train, window=5, horizon=1, scaling=scaling)  # type: ignore[arg-type]
+        data = Data(scaling=scaling, local=False, validation=0.25)
+        forecaster = Forecaster(
+            1, window=5, data=data, model=build, training=training, calibration=None, seed=seed
+        )  # fmt: skip
         began = time.process_time()  # of this one thread, so that other work on the machine does not count
-        fitted = Fitted.train(self.table, self.parts, preparation, build, training, seed)
+        fitted = forecaster.fit(self.frame[: self.cut], **self.schema).fitted
         seconds = time.process_time() - began
-        law, y = fitted.forecast(self.table, self.parts.test)
-        run = {"epochs": len(fitted.history.epochs), "seconds": seconds, "parameters": fitted.parameters}
-        scores = metrics.evaluate(law, y) | run
+        scores = metrics.evaluate(*forecaster.backtest_distribution(self.frame, start=self.cut - 1))
+        scores |= {"epochs": len(fitted.history.epochs), "seconds": seconds, "parameters": fitted.parameters}
         print(fitted.model.__class__.__name__, f"{seed=}", {k: round(v, 3) for k, v in scores.items()}, file=sys.stderr)
         return scores
 
@@ -78,9 +80,9 @@ def bars(seeds: int) -> str:
     sde = [metro.run(SDEHNN, Training(), seed) for seed in range(seeds)]
     epoch = metro.run(HNN, Training(epochs=10), seed=0)["seconds"] / 10
     epochs = max(Training().epochs, round(1.1 * average(sde)["seconds"] / epoch))  # rather more time than less
-    long = Training(epochs=epochs, patience=None)
+    long = Training(epochs=epochs)
     hnn = average([metro.run(HNN, long, seed) for seed in range(seeds)])
-    components = SDEHNN(Preparation.fit(metro.table, metro.parts.train).sizes).config["components"]
+    components = SDEHNN(Sizes(5, 1, 4, 0, 1)).config["components"]
     mixed = average([metro.run(partial(HNN, components=components), long, seed) for seed in range(seeds)])
     best = average(sde)
     rows = {

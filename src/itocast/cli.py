@@ -234,20 +234,27 @@ def _report(forecaster: Any, frame: Any, output: Path, data: str) -> None:
         highlight=False, soft_wrap=True,
     )  # fmt: skip
     scores = forecaster.evaluate(frame, start=1 - prepared.data.validation)
-    shown = ("rmse", "crps", "nll", "cwce", "epiw", "coverage_80", "coverage_95")
-    grid = Table("held-out rows", "forecasts", *shown, title_justify="left")
+    shown = {
+        "RMSE": "rmse", "CRPS": "crps", "NLL": "nll", "CWCE": "cwce", "EPIW": "epiw", "in 80 %": "coverage_80",
+        "in 95 %": "coverage_95",
+    }  # fmt: skip
+    grid = Table("held out", *shown)
     for row in scores.to_dict("records")[: 1 + (prepared.horizon if prepared.horizon > 1 else 0)]:
         if row["by"] == "step" and int(row["of"]) not in (1, prepared.horizon):
             continue
         name = "all" if row["by"] == "all" else f"step {row['of']}"
-        grid.add_row(name, f"{row['forecasts']:,}", *(f"{row[score]:.4g}" for score in shown))
+        grid.add_row(name, *(_figure(name, row[name]) for name in shown.values()))
     console.print(grid)
     console.print(
-        f"The newest {prepared.data.validation:.0%} of the rows: not trained on, but they chose the epoch and the "
-        f"calibration. Next:\n  itocast predict {output} -o forecast.csv\n  itocast backtest {output} {data} -o "
+        f"The newest {100 * prepared.data.validation:.0f} % of the rows: not trained on, but they chose the epoch and "
+        f"the calibration. Next:\n  itocast predict {output} -o forecast.csv\n  itocast backtest {output} {data} -o "
         f"backtest.csv",
         highlight=False, markup=False, soft_wrap=True,
     )  # fmt: skip
+
+
+def _figure(name: str, value: float) -> str:
+    return f"{100 * value:.1f} %" if name.startswith("coverage") else f"{value:.4g}"
 
 
 def run() -> None:

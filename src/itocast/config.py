@@ -44,9 +44,9 @@ class Config(Settings):
     target: str | list[str] = "y"
     time: str | None = "ds"
     id: str | None = "unique_id"
-    past: list[str] = []
-    future: list[str] = []
-    static: list[str] = []
+    past: tuple[str, ...] = ()
+    future: tuple[str, ...] = ()
+    static: tuple[str, ...] = ()
     data: Data = Data()
     model: ModelConfig = ModelConfig()
     training: dict[str, Any] = Field({}, description="settings of Training that replace those suited to the data")

@@ -1,12 +1,10 @@
-"""The demonstration: SDE-HNN beside a plain heteroscedastic network on real traffic, in the paper's protocol."""
+"""The demonstration: SDE-HNN beside a plain heteroscedastic network on real traffic, one hour ahead."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -17,59 +15,58 @@ from torch import Tensor
 
 from itocast import metrics, plots
 from itocast.data import sources
-from itocast.data.windows import Preparation, split
-from itocast.fitted import Fitted
+from itocast.data.preparation import Data
 from itocast.forecast import Forecast
-from itocast.models import HNN, SDEHNN, Model
+from itocast.forecaster import Forecaster
 from itocast.storage import write_bytes
-from itocast.training import Training
 
-COMPARED: dict[str, Callable[..., Model]] = {"SDE-HNN": SDEHNN, "HNN": HNN}
+COMPARED = {"SDE-HNN": "sde_hnn", "HNN": "hnn"}
 
 
 class Result(NamedTuple):
     """A trained model, its law of the test part, what happened there and the scores."""
 
-    fitted: Fitted
+    forecaster: Forecaster
     law: Forecast
     y: Tensor
     scores: dict[str, float]
 
 
-def run(folder: Path, seed: int = 0, training: Training = Training(), rows: int | None = None) -> dict[str, Result]:
+def run(
+    folder: Path, seed: int = 0, training: dict[str, Any] | None = None, rows: int | None = None
+) -> dict[str, Result]:
     """Train both models on Metro, score them on the last 20 % and write everything to a folder."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ValueError(f"output={str(folder)!r} is not a folder: {error.strerror}; name another one") from None
     console = Console()
-    source = sources.DATASETS["metro"]
-    table = sources.load("metro")
-    table = replace(table, frame=table.frame.tail(rows or len(table)).reset_index(drop=True))
-    parts = split(len(table))
+    source, schema = sources.DATASETS["metro"], sources.schema("metro")
+    frame = sources.load("metro").drop_duplicates(schema["time"], keep="last")  # an hour whose weather changed is twice
+    frame = frame.tail(rows or len(frame)).reset_index(drop=True)
+    cut = round(0.8 * len(frame))
     console.print(f"{source.title}.")
-    console.print(f"{len(table):,} rows: {', '.join(f'{len(part):,}' for part in parts)} to train, validate and test.")
-    times = table.frame[table.time].iloc[parts.test.start :].reset_index(drop=True)
-    repeated = times.duplicated().mean()
-    console.print(f"Rows in the file's order; {repeated:.1%} of the test rows repeat the hour of the row before.")
-    preparation = Preparation.fit(table, parts.train, window=5, horizon=1)
+    console.print(f"{len(frame):,} hours, of which some are missing: the next one from the 24 before it, its time and")
+    console.print(f"the weather so far. The last {len(frame) - cut:,} are the test part.")
     results: dict[str, Result] = {}
     try:
-        for name, build in COMPARED.items():
+        for name, model in COMPARED.items():
             console.print(f"Training {name} …")
-            fitted = Fitted.train(table, parts, preparation, build, training, seed)
-            fitted.save(folder / name.lower())
+            forecaster = Forecaster(
+                1, window=24, support="positive", data=Data(validation=0.25), model=model, training=training, seed=seed
+            )
+            forecaster.fit(frame[:cut], **schema).save(folder / name.lower())
             console.print(f"Scoring {name} …")
-            law, y = fitted.forecast(table, parts.test)
-            results[name] = Result(fitted, law, y, metrics.evaluate(law, y))
-            if fitted.history.stopped == "interrupted":
+            law, y = forecaster.backtest_distribution(frame, start=frame[schema["time"]][cut - 1])
+            results[name] = Result(forecaster, law, y, metrics.evaluate(law, y))
+            if forecaster.fitted.history.stopped == "interrupted":
                 raise KeyboardInterrupt
     except KeyboardInterrupt:
         if not results:
             raise
         console.print("Interrupted: what is finished follows.")
     console.print(scores_grid(results, source.unit))
-    _write(folder, results, times, source.unit)
+    _write(folder, results, pd.to_datetime(frame[schema["time"]][cut:]).reset_index(drop=True), source.unit)
     console.print(_where(folder, results), soft_wrap=True, markup=False)
     return results
 
@@ -92,8 +89,8 @@ def scores_grid(results: dict[str, Result], unit: str) -> Grid:
         grid.add_row(name, *(format(result.scores[key], form) for result in results.values()))
     shares = (result.law.epistemic.mean() / result.law.variance.mean() for result in results.values())
     grid.add_row("epistemic share of the variance", *(f"{share:.2%}" for share in shares))
-    grid.add_row("parameters", *(f"{result.fitted.parameters:,}" for result in results.values()))
-    grid.add_row("fit (seconds)", *(f"{result.fitted.history.seconds:.0f}" for result in results.values()))
+    grid.add_row("parameters", *(f"{result.forecaster.fitted.parameters:,}" for result in results.values()))
+    grid.add_row("fit (seconds)", *(f"{result.forecaster.fitted.history.seconds:.0f}" for result in results.values()))
     return grid
 
 
@@ -118,10 +115,10 @@ def _write(folder: Path, results: dict[str, Result], times: pd.Series, unit: str
     figure = Figure(figsize=(10, 5.4), layout="constrained")
     upper, lower = figure.subplots(2, sharex=True, height_ratios=(2, 1))
     last_week = times > times.iloc[-1] - pd.Timedelta(days=7)
-    hours = np.flatnonzero(last_week & ~times.duplicated())  # the data repeat an hour whose weather changed
+    hours = np.flatnonzero(last_week)
     law = results["SDE-HNN"].law[hours]
     plots.plot_intervals(law, y[hours], times[hours], unit, upper)
-    upper.set_title("SDE-HNN, one row ahead: the last week of the test part")
+    upper.set_title("SDE-HNN, one hour ahead: the last week of the test part")
     plots.plot_uncertainty(law, times[hours], unit, lower)
     _figure(folder / "week.png", figure)
 

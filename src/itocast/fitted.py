@@ -14,7 +14,7 @@ from torch import Tensor
 
 from itocast import storage
 from itocast.calibration import CALIBRATORS, Calibrator
-from itocast.clipped import clip
+from itocast.clipped import SUPPORTS, clip
 from itocast.data.preparation import Data, Preparation
 from itocast.data.table import Table
 from itocast.data.windows import Windows
@@ -176,6 +176,7 @@ class Fitted:
         model = kind(**config)
         model.load_state_dict(parts["model"])
         build = partial(kind, **{name: value for name, value in config.items() if name not in ("sizes", "seed")})
+        SUPPORTS[manifest["recipe"]["support"]]  # a name from a later version is a KeyError here
         recipe = Recipe(
             horizon=preparation.horizon, data=preparation.data, build=build, **manifest["recipe"],
             training=manifest["training"],

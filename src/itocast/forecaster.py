@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
+from torch import Tensor
 
 from itocast import metrics, results
+from itocast.arguments import choice, column_names, percentages, probabilities, whole
 from itocast.calibration import CALIBRATORS
 from itocast.clipped import SUPPORTS
 from itocast.data import frames
@@ -18,7 +20,7 @@ from itocast.data.reading import Gaps, read_table
 from itocast.data.table import Columns, Table
 from itocast.data.windows import Windows
 from itocast.fitted import Fitted, Recipe
-from itocast.forecast import Forecast, central
+from itocast.forecast import Forecast
 from itocast.metrics import Scored
 from itocast.models import MODELS, Model
 from itocast.training import History, Training
@@ -48,17 +50,16 @@ class Forecaster:
         data: Data | dict[str, Any] = Data(), model: str | Callable[..., Model] = "sde_hnn",
         training: Training | dict[str, Any] | None = None, calibration: str | None = "variance", seed: int = 0,
     ) -> None:  # fmt: skip
-        for name, value in (("horizon", horizon), ("window", window)):
-            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-                raise ValueError(f"{name}={value!r}: expected a whole number of steps, at least 1")
-        if support not in SUPPORTS:
-            raise ValueError(f"support={support!r}: expected one of {', '.join(SUPPORTS)}")
+        horizon, seed = whole("horizon", horizon), whole("seed", seed, least=0)
+        window = None if window is None else whole("window", window)
+        choice("support", support, SUPPORTS)
+        choice("calibration", calibration, (None, *CALIBRATORS))
         if isinstance(model, Model):
             raise TypeError("model is a model: expected a name, or what makes one from sizes and seed, as its class")
-        if isinstance(model, str) and model not in MODELS:
+        if model not in MODELS if isinstance(model, str) else not callable(model):
             raise ValueError(f"model={model!r}: expected one of {', '.join(MODELS)}, or what makes a model")
-        if calibration is not None and calibration not in CALIBRATORS:
-            raise ValueError(f"calibration={calibration!r}: expected None or one of {', '.join(CALIBRATORS)}")
+        if not (training is None or isinstance(training, Training | dict)):
+            raise TypeError(f"training={training!r}: expected Training(...), or a dict of some of its settings")
         training = training if isinstance(training, Training) else dict(training or {})
         Training.suited(1, **dict(training))
         build = MODELS[model] if isinstance(model, str) else model
@@ -87,10 +88,10 @@ class Forecaster:
         """
         frame = open_frame(df)
         groups = {"past": past, "future": future, "static": static}
-        names = {name: _names(name, value) for name, value in groups.items()}
+        names = {name: column_names(name, value) for name, value in groups.items()}
         columns = Columns(
             id=None if id == "unique_id" and id not in frame.columns else id, time=time,
-            targets=_names("target", [target] if isinstance(target, str) else target), **names,
+            targets=column_names("target", [target] if isinstance(target, str) else target), **names,
         )  # fmt: skip
         if not columns.targets:
             raise ValueError("target is empty: name at least one column to forecast")
@@ -117,11 +118,11 @@ class Forecaster:
         `path` and `y`. `future` holds the covariates that are known ahead, or they stand in rows of `df` that have no
         target yet.
         """
-        levels, probabilities = _numbers("level", level), _numbers("quantiles", quantiles)
+        levels, shares = percentages("level", level), probabilities("quantiles", quantiles)
         windows, table = self._ahead(df, future)
         columns = results.index(table, windows)
         if paths is None:
-            columns |= results.summary(_laws(self.fitted, windows), levels, probabilities)
+            columns |= results.summary(_laws(self.fitted, windows), levels, shares)
         else:
             columns = self._paths(windows, columns, paths)
         return frames.build(columns, self._kind if df is None else frames.kind_of(df), table.clock, (self._time,))
@@ -139,14 +140,19 @@ class Forecaster:
         `start` is a share of the rows or a time. With `refit` everything is fitted anew on the rows up to a cutoff, at
         each (True) or at every so many of them. Adds the columns cutoff, step and y to those of `predict`.
         """
-        levels, probabilities = _numbers("level", level), _numbers("quantiles", quantiles)
+        levels, shares = percentages("level", level), probabilities("quantiles", quantiles)
         table = self._read(df)[0]
         parts = []
         for fitted, windows in self._tests(table, start, step, refit):
-            summary = results.summary(_laws(fitted, windows), levels, probabilities)
+            summary = results.summary(_laws(fitted, windows), levels, shares)
             parts.append(results.index(table, windows) | results.outcome(table, windows) | summary)
         columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         return frames.build(columns, frames.kind_of(df), table.clock, (self._time, "cutoff"))
+
+    def backtest_distribution(self, df: Any, start: Any = 0.8, step: int = 1) -> tuple[Forecast, Tensor]:
+        """The laws behind `backtest` and what happened, (cutoffs, horizon, targets), nan where it is missing."""
+        [(fitted, windows)] = self._tests(self._read(df)[0], start, step, refit=False)
+        return fitted.law(windows), windows.actuals()
 
     def evaluate(self, df: Any, start: Any = 0.8, step: int = 1, refit: bool | int = False) -> Any:
         """Every metric of a backtest: over all forecasts, for each horizon step and for each series.
@@ -208,6 +214,8 @@ class Forecaster:
     def _ahead(self, df: Any, future: Any) -> tuple[Windows, Table]:
         preparation = self.fitted.preparation
         table, later = (self.fitted.context, None) if df is None else self._read(df)
+        if future is not None and not preparation.columns.future:
+            raise ValueError("future is given, but fit was told of no covariates known ahead: leave it out")
         if future is not None:
             known = preparation.columns.model_copy(update={"targets": (), "past": (), "static": ()})
             later = self._like_training(future, known, "keep")
@@ -218,9 +226,16 @@ class Forecaster:
 
     def _tests(self, table: Table, start: Any, step: int, refit: bool | int) -> Iterator[tuple[Fitted, Windows]]:
         """What forecasts, and the windows it forecasts."""
-        if not isinstance(step, int) or step < 1:
-            raise ValueError(f"step={step!r}: expected a whole number of rows, at least 1")
+        step = whole("step", step)
+        if not isinstance(refit, int) or refit < 0:
+            raise ValueError(f"refit={refit!r}: expected True, False or a whole number of cutoffs")
         begin = table.cutoff(start) if isinstance(start, float) and 0 < start < 1 else table.clock.instant(start)
+        last = table.times[np.maximum(table.starts[1:] - self.recipe.horizon, table.starts[:-1])].max()
+        if begin >= last:
+            raise ValueError(
+                f"start={start!r}: no cutoff after it has {self.recipe.horizon} rows to be tested on; the latest "
+                f"possible start is before {table.clock.index(np.array([last]))[0]}"
+            )
         windows = self.fitted.preparation.meeting(table, begin).windows(table, after=begin).every(step)
         if not refit:
             yield self.fitted, windows
@@ -233,8 +248,7 @@ class Forecaster:
             yield fitted, windows.only(np.isin(table.times[windows.origins.numpy()], chunk))
 
     def _paths(self, windows: Windows, columns: results.Frame, paths: int) -> results.Frame:
-        if not isinstance(paths, int) or paths < 1:
-            raise ValueError(f"paths={paths!r}: expected a whole number, at least 1")
+        paths = whole("paths", paths)
         draws = self.fitted.dependence.sample(self.fitted.law(windows), paths, self.recipe.seed).reshape(paths, -1)
         repeated = {name: np.tile(values, paths) for name, values in columns.items()}
         return repeated | {"path": np.repeat(np.arange(paths), draws.shape[1]), "y": draws.reshape(-1).numpy()}
@@ -248,25 +262,3 @@ def _laws(fitted: Fitted, windows: Windows) -> Iterator[Forecast]:
 
 def _rows(windows: Windows) -> int:
     return max(1, CHUNK // (windows.horizon * windows.numbers.y.shape[1]))
-
-
-def _names(argument: str, names: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(names, str):
-        raise TypeError(f"{argument}={names!r}: expected a list of column names, such as [{names!r}]")
-    if len(set(names)) < len(names):
-        raise ValueError(f"{argument}={list(names)}: a column is named twice")
-    return tuple(names)
-
-
-def _numbers(argument: str, values: float | Sequence[float]) -> list[float]:
-    """One number or several; that they are levels or probabilities is checked where they are used."""
-    try:
-        numbers = [float(value) for value in np.atleast_1d(values)]
-    except (TypeError, ValueError):
-        raise TypeError(f"{argument}={values!r}: expected a number or a list of numbers") from None
-    for value in numbers:
-        if argument == "level":
-            central(value)
-        elif not 0 < value < 1:
-            raise ValueError(f"quantiles={values!r}: expected numbers above 0 and below 1")
-    return numbers

@@ -58,6 +58,8 @@ def score(forecast: Forecast, y: Any) -> Scored:
     """The scores of each forecast whose outcome is known, which is where y is not nan."""
     y = forecast.check(y, missing=True).double()
     seen, mean = ~y.isnan(), forecast.mean.double()
+    if not seen.any():
+        raise ValueError("y holds no outcome that is a number: nothing can be scored")
     full = torch.where(seen, y, mean)
     parts = (
         full, mean, forecast.log_prob(full).double(), forecast.crps(full), pit(forecast, full),

@@ -49,4 +49,6 @@ def _explain(settings: type[BaseModel], error: Any) -> str:
     if error["type"] == "missing":
         return f"{settings.__name__} lacks {name!r}: give it a value"
     message = error["msg"][:1].lower() + error["msg"][1:]
-    return message if error["type"] == "value_error" else f"{settings.__name__}: {name}={error['input']!r}: {message}"
+    if error["type"] == "value_error":  # raised by other settings, or by a check of ours: it says all there is to say
+        return str(error["ctx"]["error"])
+    return f"{settings.__name__}: {name}={error['input']!r}: {message}"

@@ -44,14 +44,17 @@ class Training(Settings):
     optimiser: Literal["adamw", "adam"] = "adamw"
     schedule: Literal["one-cycle", "constant"] = "one-cycle"
     clip: float = Field(10.0, gt=0, description="largest norm of the gradient")
-    patience: int | None = Field(20, ge=1, description="epochs without a better validation law before stopping")
+    patience: int | None = Field(
+        None, ge=1, description="epochs without a better validation law before stopping; a one-cycle run needs its end"
+    )
 
     @classmethod
     def paper(cls, epochs: int = 200) -> Training:
         """Adam at 1e-3 with weight decay 1e-3, Sec. 5.2; the paper leaves batch size, epochs and stopping open."""
         return cls(
-            epochs=epochs, batch_size=1024, learning_rate=1e-3, weight_decay=1e-3, optimiser="adam", schedule="constant"
-        )
+            epochs=epochs, batch_size=1024, learning_rate=1e-3, weight_decay=1e-3, optimiser="adam",
+            schedule="constant", patience=20,
+        )  # fmt: skip
 
     @classmethod
     def suited(cls, rows: int, **chosen: Any) -> Training:

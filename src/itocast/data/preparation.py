@@ -65,9 +65,6 @@ class Preparation:
         cls, table: Table, horizon: int = 1, window: int | None = None, data: Data = Data(), until: int | None = None
     ) -> Self:
         """Learn scales and categories from the rows up to an instant, and from nothing after it."""
-        for name, value in (("window", window), ("horizon", horizon)):
-            if value is not None and (not isinstance(value, int) or value < 1):
-                raise ValueError(f"{name}={value!r}: expected a whole number of rows, at least 1")
         seen = table if until is None else table.until(until)
         if len(seen) < 2:
             raise ValueError(f"the training part has {len(seen)} rows: expected at least 2")

@@ -10,6 +10,7 @@ import narwhals as nw
 import numpy as np
 import pandas as pd
 
+from itocast.arguments import choice
 from itocast.data import columns as read
 from itocast.data.clock import DAY, Clock
 from itocast.data.columns import rows_text
@@ -36,8 +37,8 @@ def read_table(
     >>> table.y[:, 0].tolist(), table.clock.freq
     ([4.0, 3.0], 'D')
     """
-    _choice("repeated", repeated, Repeated)
-    _choice("gaps", gaps, Gaps)
+    choice("repeated", repeated, get_args(Repeated))
+    choice("gaps", gaps, get_args(Gaps))
     frame = read.open_frame(source)
     _check_names(frame, columns)
     ids, series = read.labels(frame, columns.id)
@@ -50,7 +51,9 @@ def read_table(
     _check_static(table)
     table = _settle_repeated(table, repeated, order)
     if not clock:
-        named = Clock.named(freq, zone, dates) if freq else Clock.infer(table.times, table.starts, zone, dates)
+        named = (
+            Clock.named(freq, zone, dates) if freq is not None else Clock.infer(table.times, table.starts, zone, dates)
+        )
         table = replace(table, clock=named)
     return _settle_gaps(table, gaps)
 
@@ -72,11 +75,6 @@ def long(frame: Any, time: str | None = "ds", id: str = "unique_id", target: str
 
 def _list(frame: nw.DataFrame) -> str:
     return ", ".join(map(str, frame.columns))
-
-
-def _choice(name: str, value: Any, kind: Any) -> None:
-    if value not in get_args(kind):
-        raise ValueError(f"{name}={value!r}: expected one of {', '.join(map(repr, get_args(kind)))}")
 
 
 def _check_names(frame: nw.DataFrame, columns: Columns) -> None:
