@@ -1,33 +1,36 @@
-"""A table of your own: train, forecast, score, save and load."""
+"""Forecasts of a table of your own: two shops, a promotion that is known ahead, and six days to come."""
 
 import numpy as np
 import pandas as pd
 
-from itocast import SDEHNN, Fitted, Preparation, Training, metrics, read_table, split
+from itocast import Forecaster
 
 random = np.random.default_rng(0)
-hours = np.arange(3000)
-spread = 2 + np.sin(hours * 2 * np.pi / 24)  # the noise has a daily course
-frame = pd.DataFrame(
-    {
-        "time": pd.date_range("2024-01-01", periods=len(hours), freq="h"),
-        "load": 50 + 10 * np.sin(hours * 2 * np.pi / 24) + spread * random.standard_normal(len(hours)),
-    }
-)
+days = pd.date_range("2022-01-01", periods=700, freq="D")
+shops = []
+for shop, size in (("north", 40), ("south", 400)):
+    promotion = random.uniform(size=len(days)) < 0.2
+    sales = size * (1 + 0.3 * (days.day_of_week.to_numpy() >= 5) + 0.5 * promotion)
+    sales = random.poisson(sales)
+    shops.append(pd.DataFrame({"shop": shop, "day": days, "sales": sales, "promotion": promotion}))
+table = pd.concat(shops)
+known = table[table["day"] < "2023-11-25"]  # what has happened; the last six days are to be forecast
 
-table = read_table(frame, targets=["load"], time="time")
-parts = split(len(table))  # 60 / 20 / 20 in the order of time
-preparation = Preparation.fit(table, parts.train, window=24, horizon=6)
-fitted = Fitted.train(table, parts, preparation, SDEHNN, Training(epochs=8))
-law, y = fitted.forecast(table, parts.test)  # six steps ahead from every hour of the test part
+forecaster = Forecaster(horizon=6, support="positive", training={"epochs": 10})
+forecaster.fit(known, target="sales", time="day", id="shop", future=["promotion"])
 
-scores = metrics.evaluate(law, y)
-print(f"RMSE {scores['rmse']:.2f} (the noise alone: {np.sqrt(4.5):.2f}), in 95 %: {100 * scores['coverage_95']:.1f} %")
-ahead = fitted.ahead(table)  # the six hours after the table
-low, high = ahead.interval(level=95)  # tensors (rows, horizon, targets)
-for step in range(6):
-    print(f"{step + 1} h ahead: {ahead.mean[0, step, 0]:.1f}, 95 %: [{low[0, step, 0]:.1f}, {high[0, step, 0]:.1f}]")
+ahead = table[table["day"] >= "2023-11-25"]
+forecast = forecaster.predict(level=90, future=ahead)  # a frame: shop, day, mean, median, lo-90, hi-90, …
+print(forecast.drop(columns=["aleatoric", "epistemic"]).to_string(index=False, float_format="%.0f"))
 
-fitted.save("model")
-again, _ = Fitted.load("model").forecast(table, parts.test)
-print("the loaded model gives the same forecasts:", bool((again.mean == law.mean).all()))
+paths = forecaster.predict(paths=500, future=ahead)  # courses whose days hang together
+totals = paths.groupby(["shop", "path"])["y"].sum().groupby("shop").quantile([0.05, 0.95]).unstack()
+print("\nsales of all six days, 90 % interval:")
+print(totals.to_string(float_format="%.0f"))
+
+scores = forecaster.evaluate(known, start=0.8)  # from every day of the last fifth, with true lags
+print(f"\ninside the 80 % interval of the newest days: {100 * scores['coverage_80'][0]:.1f} %")
+
+forecaster.save("model")
+again = Forecaster.load("model").predict(level=90, future=ahead)
+print("the loaded forecaster gives the same forecasts:", again.equals(forecast))

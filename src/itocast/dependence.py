@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from itocast.clipped import Clipped
 from itocast.forecast import Forecast
 
 
@@ -43,11 +44,13 @@ class Dependence:
         across, along = (torch.linalg.cholesky(part) for part in (self.targets, self.steps))
         normal = torch.einsum("hk,nrkt,ut->nrhu", along, normal, across)
         nodes = torch.linspace(-4, 4, 81, dtype=torch.float64)
-        table = law.quantile(torch.special.ndtr(nodes))  # (nodes, rows, horizon, targets)
+        inner = law.base if isinstance(law, Clipped) else law  # what is clipped has a kink, which no grid would meet
+        table = inner.quantile(torch.special.ndtr(nodes))  # (nodes, rows, horizon, targets)
         place = ((normal + 4) * 10).clamp(0, 79.999)
         left = place.floor().long()
         low, high = table.gather(0, left), table.gather(0, left + 1)
-        return low + (high - low) * (place - left)
+        draws = low + (high - low) * (place - left)
+        return draws.clamp(law.low, law.high) if isinstance(law, Clipped) else draws
 
 
 def _correlation(scores: Tensor) -> Tensor:

@@ -16,6 +16,7 @@ from itocast import storage
 from itocast.calibration import CALIBRATORS, Calibrator
 from itocast.clipped import SUPPORTS, clip
 from itocast.data.preparation import Data, Preparation
+from itocast.data.series import context
 from itocast.data.table import Table
 from itocast.data.windows import Windows
 from itocast.dependence import Dependence
@@ -71,7 +72,7 @@ class Fitted:
             history,
             None,
             Dependence.none(recipe.horizon, len(table.columns.targets)),
-            table.tail(preparation.window + 1),
+            context(table, preparation.window + 1),
         )
         fitted.calibrate(validation)
         return fitted
@@ -108,7 +109,7 @@ class Fitted:
             history = self._train_on(train, validation)
             if len(validation) >= ENOUGH:
                 self.calibrate(validation)
-        self.context = table.tail(self.preparation.window + 1)
+        self.context = context(table, self.preparation.window + 1)
         return history
 
     def _holds(self, table: Table, after: int, until: int | None) -> bool:

@@ -95,6 +95,9 @@ class Forecaster:
         )  # fmt: skip
         if not columns.targets:
             raise ValueError("target is empty: name at least one column to forecast")
+        for argument, name in (("id", columns.id), ("time", columns.time)):
+            if name and results.is_reserved(name):
+                raise ValueError(f"{argument} names column {name!r}, as a column of forecasts is named: rename it")
         if time == "ds" and time not in frame.columns:
             raise ValueError(
                 f"time names column 'ds', which is not in the table: its columns are {', '.join(frame.columns)}; "
@@ -193,7 +196,8 @@ class Forecaster:
 
     def _read(self, df: Any) -> tuple[Table, Table | None]:
         """A table like that of training, and the rows after the last target of each series, if there are any."""
-        return self._checked(self._like_training(df, self.fitted.preparation.columns, self.recipe.data.gaps))
+        preparation = self.fitted.preparation
+        return self._checked(self._like_training(df, preparation.columns, "fill" if preparation.regular else "keep"))
 
     def _like_training(self, df: Any, columns: Columns, gaps: Gaps) -> Table:
         fitted, repeated = self.fitted.preparation, self.recipe.data.repeated

@@ -16,6 +16,12 @@ from itocast.metrics import METRICS, Scored
 Frame = dict[str, np.ndarray]
 
 
+def is_reserved(name: str) -> bool:
+    """Whether a column of results may have this name."""
+    fixed = ("mean", "median", "aleatoric", "epistemic", "cutoff", "step", "y", "path", "target")
+    return name in fixed or name.startswith(("lo-", "hi-", "q-"))
+
+
 def index(table: Table, windows: Windows) -> Frame:
     """Series (if the table names them), time and target (if there are several) of each forecast."""
     columns, rows = table.columns, windows.steps().numpy()  # (windows, horizon)

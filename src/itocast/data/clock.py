@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 DAY = 86_400_000_000  # microseconds
 MONTH, YEAR = 30.44 * DAY, 365.2425 * DAY
-HARMONICS = {"day": 4, "week": 3, "month": 1, "year": 2}  # how finely each cycle is described
+
+
+class Cycle(NamedTuple):
+    """How long a cycle of the calendar is, and by how many sines and cosines the position in it is described."""
+
+    length: float
+    harmonics: int
+
+
+CYCLES = {"day": Cycle(DAY, 4), "week": Cycle(7 * DAY, 3), "month": Cycle(MONTH, 1), "year": Cycle(YEAR, 2)}
 
 
 @dataclass(frozen=True)
@@ -122,17 +132,20 @@ class Clock:
         cycle = DAY if self.step < DAY else 7 * DAY if self.step < 7 * DAY else YEAR
         return max(1, min(round(cycle / self.step), 288))
 
-    def cycles(self) -> tuple[str, ...]:
-        """The cycles of the calendar that a step can resolve and that are longer than it.
+    def cycles(self, span: float = math.inf) -> tuple[str, ...]:
+        """The cycles of the calendar that a step can resolve and that a span of time went through at least twice.
+
+        A cycle that was not seen twice would only tell the rows of training apart.
 
         >>> Clock("h").cycles(), Clock("D").cycles(), Clock("MS").cycles(), Clock("5", dates=False).cycles()
         (('day', 'week', 'year'), ('week', 'month', 'year'), ('year',), ())
+        >>> Clock("h").cycles(span=100 * DAY)
+        ('day', 'week')
         """
         if not self.dates or self.step > 0.9 * YEAR:
             return ()
-        if self.step < DAY:
-            return ("day", "week", "year")
-        return ("week", "month", "year") if self.step < 7 * DAY else ("year",)
+        fine = ("day", "week", "year") if self.step < DAY else ("week", "month", "year")
+        return tuple(c for c in (fine if self.step < 7 * DAY else ("year",)) if span >= 2 * CYCLES[c].length)
 
     def holidays(self, times: np.ndarray, country: str) -> np.ndarray:
         """1 on the holidays of a country, else 0, (rows, 1)."""
@@ -158,7 +171,7 @@ class Clock:
         waves = []
         for cycle in cycles:
             angle = 2 * np.pi * position[cycle]()
-            for k in range(1, HARMONICS[cycle] + 1):
+            for k in range(1, CYCLES[cycle].harmonics + 1):
                 waves += [np.sin(k * angle), np.cos(k * angle)]
         return np.stack(waves, axis=1).astype(np.float32)[place]
 

@@ -57,6 +57,8 @@ class Preparation:
     scales: Scales
     categories: dict[str, list[str]]  # of each column that is not of numbers
     identity: list[str]  # the series that are told apart
+    cycles: tuple[str, ...]  # of the calendar
+    regular: bool  # missing times became rows, or there were none
     irregular: bool  # rows were not one step apart
     incomplete: bool  # targets were missing
 
@@ -73,7 +75,8 @@ class Preparation:
             scalers={}, scales=scales(seen),
             categories={name: _most_common(v) for name, v in seen.values.items() if v.dtype == object},
             identity=[str(i) for i in seen.ids] if data.identity and 2 <= len(seen.ids) <= CATEGORIES else [],
-            irregular=data.elapsed and bool((np.rint(steps_between(seen)) != 1).any()),
+            cycles=table.clock.cycles(float(np.ptp(seen.times))) if data.calendar else (),
+            regular=table.regular, irregular=data.elapsed and bool((np.rint(steps_between(seen)) != 1).any()),
             incomplete=bool(np.isnan(seen.y).any()),
         )  # fmt: skip
         for part, kind in SCALINGS[data.scaling].items():
@@ -86,7 +89,8 @@ class Preparation:
         if all(label in self.scales for label in table.ids.tolist()):
             return self
         seen = table if until is None else table.until(until)
-        return replace(self, scales=scales(table.head(self.window)) | scales(seen) | self.scales)
+        first = np.maximum(np.minimum(self.window, np.diff(table.starts) - self.horizon), 1)  # up to the first origin
+        return replace(self, scales=scales(table.head(first)) | scales(seen) | self.scales)
 
     def windows(
         self, table: Table, after: int | None = None, until: int | None = None, numbers: Numbers | None = None
@@ -119,10 +123,10 @@ class Preparation:
         last = self.scalers["targets"].transform(self._values(table, "lags"))
         gaps = [steps_between(table)[:, None] - 1] * self.irregular
         gaps += [carried(table, table.y)[1]] * self.incomplete
-        calendar = [table.clock.calendar(table.times, table.clock.cycles())] * self.data.calendar
+        calendar = [table.clock.calendar(table.times, self.cycles)]
         if self.data.holidays:
             calendar.append(table.clock.holidays(table.times, self.data.holidays))
-        shift, scale = self._scale(table)
+        shift, scale, _ = self._scale(table)
         return Numbers(
             y=torch.from_numpy(table.y), shift=torch.from_numpy(shift), scale=torch.from_numpy(scale),
             lags=_tensor(scaled["lags"]), last=_tensor(last), targets=torch.from_numpy(scaled["targets"]).float(),
@@ -138,7 +142,7 @@ class Preparation:
     def _values(self, table: Table, part: str) -> np.ndarray:
         """The numbers of one part before they are scaled; static ones have a row for each series."""
         if part == "targets":
-            return self._standard(table, table.y)
+            return self._standard(table, _unrounded(table, self._scale(table)[2]))
         if part == "lags":
             return self._standard(table, carried(table, table.y)[0])
         names = [name for name in getattr(self.columns, part) if name not in self.categories]
@@ -146,18 +150,18 @@ class Preparation:
         return values[table.starts[:-1]] if part == "static" else carried(table, values)[0]
 
     def _standard(self, table: Table, y: np.ndarray) -> np.ndarray:
-        shift, scale = self._scale(table)
+        shift, scale, _ = self._scale(table)
         rows = table.series
         return (y - shift[rows]) / scale[rows]
 
-    def _scale(self, table: Table) -> tuple[np.ndarray, np.ndarray]:
-        """Shift and scale of each series, (series, targets)."""
+    def _scale(self, table: Table) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Shift, scale and rounding of each series, (series, targets)."""
         for label in table.ids.tolist():
             if label not in self.scales:
                 name = f"series {label!r}" if self.columns.id else "the table"
                 raise ValueError(f"{name} has no observed value of a target before the forecast: drop it")
-        pairs = np.array([self.scales[label] for label in table.ids.tolist()])  # (series, 2, targets)
-        return pairs[:, 0], pairs[:, 1]
+        parts = np.array([self.scales[label] for label in table.ids.tolist()])  # (series, 3, targets)
+        return parts[:, 0], parts[:, 1], parts[:, 2]
 
     def _codes(self, table: Table, names: tuple[str, ...]) -> Codes:
         names = tuple(name for name in names if name in self.categories)
@@ -193,8 +197,9 @@ class Preparation:
             "columns": self.columns.model_dump(mode="json"), "clock": asdict(self.clock), "window": self.window,
             "horizon": self.horizon, "data": self.data.model_dump(),
             "scalers": {name: scaler.to_dict() for name, scaler in self.scalers.items()},
-            "scales": [[label, *pair] for label, pair in self.scales.items()], "categories": self.categories,
-            "identity": self.identity, "irregular": self.irregular, "incomplete": self.incomplete,
+            "scales": [[label, *parts] for label, parts in self.scales.items()], "categories": self.categories,
+            "identity": self.identity, "cycles": self.cycles, "regular": self.regular,
+            "irregular": self.irregular,             "incomplete": self.incomplete,
         }  # fmt: skip
 
     @classmethod
@@ -205,7 +210,8 @@ class Preparation:
         return cls(**values | {
             "columns": Columns(**values["columns"]), "clock": Clock(**values["clock"]), "data": data,
             "scalers": {name: SCALERS[kinds[name]](**state) for name, state in values["scalers"].items()},
-            "scales": {label: (shift, scale) for label, shift, scale in values["scales"]},
+            "cycles": tuple(values["cycles"]),
+            "scales": {label: tuple(parts) for label, *parts in values["scales"]},
         })  # fmt: skip
 
 
@@ -217,6 +223,15 @@ def default_window(clock: Clock, horizon: int) -> int:
     """
     season = max(clock.season(), 10 if clock.season() < 5 else 5)
     return min(max(season, horizon), 3 * season)
+
+
+def _unrounded(table: Table, rounding: np.ndarray) -> np.ndarray:
+    """Targets spread evenly over what was rounded to them, always in the same way.
+
+    A law learned from counts as they are would shrink to spikes on whole numbers, whose intervals mean nothing.
+    """
+    even = np.random.default_rng(0).uniform(-0.5, 0.5, table.y.shape)
+    return table.y + even * rounding[table.series]
 
 
 def _most_common(column: np.ndarray) -> list[str]:

@@ -151,8 +151,10 @@ def _settle_gaps(table: Table, gaps: Gaps) -> Table:
             f"gaps='fill' needs times that lie whole steps of freq={table.clock.freq!r} apart within a series: "
             "pass gaps='keep', or the freq"
         )
-    if gaps == "keep" or not missing or (gaps == "auto" and missing > 0.2 * len(table)):
+    if gaps == "keep" or not whole or (gaps == "auto" and missing > 0.2 * len(table)):
         return table
+    if not missing:
+        return replace(table, regular=True)
     counts = np.where(inner, steps // step, 1)
     place = np.concatenate([[0], np.cumsum(counts)])  # where each row goes
     total = int(place[-1]) + 1
@@ -167,4 +169,4 @@ def _settle_gaps(table: Table, gaps: Gaps) -> Table:
             new[source < 0] = None if column.dtype == object else np.nan
         values[name] = new
     starts = np.append(place[table.starts[:-1]], total)
-    return replace(table, starts=starts, times=times, values=values)
+    return replace(table, starts=starts, times=times, values=values, regular=True)

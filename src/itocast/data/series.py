@@ -8,7 +8,7 @@ import numpy as np
 
 from itocast.data.table import Table
 
-Scales = dict[Any, tuple[list[float], list[float]]]
+Scales = dict[Any, tuple[list[float], list[float], list[float]]]
 
 
 def last_seen(table: Table, column: np.ndarray) -> np.ndarray:
@@ -31,6 +31,17 @@ def carried(table: Table, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return out, age
 
 
+def context(table: Table, rows: int) -> Table:
+    """The last rows of each series, and as many more as it takes to hold the last value seen of every column."""
+    first = np.maximum(table.starts[1:] - rows, table.starts[:-1])
+    begin = first
+    for column in table.values.values():
+        if column.dtype != object:
+            seen = last_seen(table, column)[first]
+            begin = np.where(seen < 0, begin, np.minimum(begin, seen))
+    return table.take(np.arange(len(table)) >= np.repeat(begin, np.diff(table.starts)))
+
+
 def steps_between(table: Table) -> np.ndarray:
     """The time from the row before in steps, (rows,); 1 for the first row of a series."""
     steps = np.diff(table.times, prepend=table.times[:1]) / table.clock.step
@@ -39,9 +50,9 @@ def steps_between(table: Table) -> np.ndarray:
 
 
 def scales(table: Table) -> Scales:
-    """Centre and standard deviation of every target in each series; a deviation of 1 where a target does not vary.
+    """Centre, standard deviation and rounding of every target in each series.
 
-    A series of which nothing was observed has no scale.
+    The deviation is 1 where a target does not vary; a series of which nothing was observed has no scale.
     """
     y, starts = table.y, table.starts[:-1]
     seen = ~np.isnan(y)
@@ -55,5 +66,20 @@ def scales(table: Table) -> Scales:
     high = np.maximum.reduceat(np.where(seen, y, -np.inf), starts, axis=0)
     spread = np.where(high > low, spread, 1.0)
     mean = np.where(high > low, mean, low)
+    steps = np.stack([_rounding(table, column) for column in y.T], 1)
     whole = np.all(count > 0, axis=1)
-    return {label: (mean[i].tolist(), spread[i].tolist()) for i, label in enumerate(table.ids.tolist()) if whole[i]}
+    return {
+        label: (mean[i].tolist(), spread[i].tolist(), steps[i].tolist())
+        for i, label in enumerate(table.ids.tolist())
+        if whole[i]
+    }
+
+
+def _rounding(table: Table, column: np.ndarray) -> np.ndarray:
+    """The smallest difference between two values of a series, (series,): 1 for counts; 0 where there are none."""
+    series = table.series
+    order = np.lexsort((column, series))
+    steps = np.diff(column[order])
+    steps[(np.diff(series[order]) > 0) | ~(steps > 0)] = np.inf  # from one series to the next, equal or missing
+    smallest = np.minimum.reduceat(np.append(steps, np.inf), table.starts[:-1])
+    return np.where(np.isfinite(smallest), smallest, 0.0)

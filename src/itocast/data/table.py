@@ -40,6 +40,7 @@ class Table:
     starts: np.ndarray  # (series + 1,): the first row of each series, and the number of rows
     times: np.ndarray  # (rows,): instants, see Clock
     values: dict[str, np.ndarray]
+    regular: bool = False  # the rows of each series are on a grid of equal steps
 
     def __len__(self) -> int:
         return len(self.times)
@@ -69,14 +70,9 @@ class Table:
             values={name: column[rows] for name, column in self.values.items()},
         )
 
-    def tail(self, rows: int) -> Table:
-        """The last rows of each series."""
-        ends = np.repeat(self.starts[1:], np.diff(self.starts))
-        return self.take(np.arange(len(self)) >= ends - rows)
-
-    def head(self, rows: int) -> Table:
-        """The first rows of each series."""
-        return self.take(np.arange(len(self)) < np.repeat(self.starts[:-1], np.diff(self.starts)) + rows)
+    def head(self, rows: np.ndarray) -> Table:
+        """The first so many rows of each series."""
+        return self.take(np.arange(len(self)) < np.repeat(self.starts[:-1] + rows, np.diff(self.starts)))
 
     def until(self, instant: int) -> Table:
         """The rows up to an instant."""

@@ -12,7 +12,7 @@ from torch.nn.functional import one_hot
 
 from itocast.nets import Inputs, Sizes
 
-SPREAD = 0.1  # is added to the spread of a window, in deviations of its series: quiet windows are not blown up
+SPREAD = 0.5  # is added to the spread of a window, in deviations of its series: quiet windows are not blown up
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Numbers:
     y: Tensor  # (rows, targets): in the table's units, float64, nan where missing
     lags: Tensor  # (rows, targets): the last value seen, made normal
     last: Tensor  # (rows, targets): the same in the scale of the targets
-    targets: Tensor  # (rows, targets): nan where missing
+    targets: Tensor  # (rows, targets): what is learned, without rounding; nan where missing
     past: Tensor  # (rows, past covariates)
     past_codes: Codes
     gaps: Tensor  # (rows, features): time between rows and age of what was seen, read over the whole window
