@@ -1,0 +1,117 @@
+"""A committee: members with encoders and output layers of their own around one SDE-block, trained side by side."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from itocast.forecast import Forecast
+from itocast.models.base import Model
+from itocast.models.sde_hnn import Block
+from itocast.nets import SMALLEST_VARIANCE, Encoder, Inputs, MemberLinear, Periodic, Sizes, initialise
+from itocast.sde import Noise
+
+
+class Trunk(nn.Module):
+    """From Inputs to the end states of all members and paths.
+
+    Each member embeds and encodes the lags with weights of its own; one SDE-block moves the states of all.
+    """
+
+    def __init__(self, encoder: Encoder, block: Block | None, features: int, members: int) -> None:
+        super().__init__()
+        self.members, self.dropout = members, encoder.dropout
+        many = members * features
+        self.embed = Periodic(many, encoder.frequencies, encoder.embedding) if encoder.frequencies else None
+        width = features * (1 + (encoder.embedding if self.embed else 0))
+        widths = [width, *[encoder.hidden] * encoder.layers]
+        self.hidden = nn.ModuleList(MemberLinear(members, a, b) for a, b in pairwise(widths))
+        self.out = MemberLinear(members, widths[-1], encoder.dim)
+        self.block = block.build(encoder.dim) if block else None
+
+    def encode(self, x: Inputs, noise: Noise) -> Tensor:
+        """The states where the paths start, (rows, members, dim)."""
+        lags = x.lags.flatten(1)
+        z = lags.expand(self.members, *lags.shape)  # (members, rows, features)
+        if self.embed:
+            waves = self.embed(lags.repeat(1, self.members)).unflatten(1, (self.members, -1))
+            z = torch.cat([z, waves.movedim(1, 0)], dim=-1)
+        for layer in self.hidden:
+            z = torch.relu(layer(z))
+            if self.training and self.dropout:
+                z = z * noise.keep(self.dropout, self.members, z.shape[1], z.shape[2:])
+        return self.out(z).movedim(0, 1)
+
+    def forward(self, x: Inputs, paths: int, noise: Noise) -> tuple[Tensor, Tensor]:
+        """z_T and g(z_T), both (members, paths, rows, dim); without a block, the one state for both."""
+        z = self.encode(x, noise)
+        if self.block is None:
+            z = z.movedim(1, 0)[:, None]
+            return z, z
+        end = self.block.paths(z, paths, noise)  # (paths, rows, members, dim)
+        return end.movedim(2, 0), self.block.diffuse(end).movedim(2, 0)
+
+
+def _apply(layer: MemberLinear, z: Tensor) -> Tensor:
+    """(members, paths, rows, dim) to (paths, rows, members, outputs)."""
+    return layer(z.flatten(1, 2)).unflatten(1, z.shape[1:3]).movedim(0, 2)
+
+
+class Committee(Model):
+    """SDE-HNNs that share the block of Eq. 6 and are trained in one run: the law of a member is a step of the horizon.
+
+    So `sizes.horizon` is the number of members, and a target that is nan for a member is one it does not learn from:
+    with a left-out part for each member, all rows serve both training and validation. `pool` makes the members paths
+    of one law.
+
+    >>> sizes = Sizes(window=8, targets=1, covariates=0, known=0, horizon=5)
+    >>> x = Inputs(torch.zeros(7, 8, 1), torch.zeros(7, 8, 0), torch.zeros(7, 0), torch.zeros(7, 5, 1))
+    >>> law = Committee(sizes).eval()(x, paths=4, noise=Noise(seed=0, shared=True))
+    >>> law, pool(law)
+    (Forecast(paths=4, rows=7, horizon=5, targets=1, components=1), Forecast(paths=20, rows=7, horizon=1, targets=1, components=1))
+    """
+
+    training_paths = 2
+    validation_paths = 4
+    paths = 16
+
+    def __init__(
+        self, sizes: Sizes, encoder: Encoder | dict[str, Any] = Encoder(), block: Block | dict[str, Any] | None = Block(),
+        components: int = 1, seed: int = 0,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.sizes = sizes = Sizes(*sizes)
+        encoder = Encoder.model_validate(encoder)
+        block = None if block is None else Block.model_validate(block)
+        self.config = {
+            "sizes": list(sizes), "encoder": encoder.model_dump(), "block": block and block.model_dump(),
+            "components": components, "seed": seed,
+        }  # fmt: skip
+        self.trunk = Trunk(encoder, block, sizes.window, sizes.horizon)
+        outputs = sizes.targets * components
+        self.shape = (sizes.targets, components)
+        self.mean = MemberLinear(sizes.horizon, encoder.dim, outputs)
+        self.weight = MemberLinear(sizes.horizon, encoder.dim, outputs) if components > 1 else None
+        self.log_variance = MemberLinear(sizes.horizon, encoder.dim, outputs)
+        initialise(self, seed)
+
+    def forward(self, x: Inputs, paths: int, noise: Noise) -> Forecast:
+        z, g = self.trunk(x, paths, noise)
+        means = _apply(self.mean, z).unflatten(-1, self.shape)  # (paths, rows, members, targets, components)
+        floor = means.new_tensor(math.log(SMALLEST_VARIANCE))
+        log_variances = torch.logaddexp(_apply(self.log_variance, g).unflatten(-1, self.shape), floor)
+        if self.weight is None:
+            return Forecast.from_logs(means, log_variances, torch.zeros_like(means))
+        return Forecast.from_logs(
+            means, log_variances, _apply(self.weight, z).unflatten(-1, self.shape).log_softmax(-1)
+        )
+
+
+def pool(law: Forecast) -> Forecast:
+    """The law of a committee with its members as paths beside one another: (members · paths, rows, 1, targets)."""
+    parts = (law.means, law.log_variances, law.log_weights)
+    return Forecast.from_logs(*(part.movedim(2, 0).flatten(0, 1)[:, :, None] for part in parts))
