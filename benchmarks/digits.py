@@ -1,8 +1,8 @@
 """SDEClassifier on the digits of scikit-learn, beside the same network without the SDE-block.
 
-Five folds and several seeds; log-loss, expected calibration error (15 bins of equal width) and accuracy of the rows left
-out, one thread. Both are the same committee, settings and number of epochs; without the block a state goes straight to the
-softmax.
+Five folds and several seeds; log-loss, expected calibration error (15 bins of equal width) and accuracy of the rows
+left out, one thread. Both are the same committee with the same settings and number of epochs; without the block a state
+goes straight to the softmax.
 """
 
 from __future__ import annotations
@@ -112,10 +112,11 @@ def main() -> None:
     torch.set_num_threads(1)
     text = report(compare(arguments.seeds))
     head = (
-        f"# Digits: classification with and without the SDE-block\n\nMade by `python benchmarks/digits.py --seeds "
-        f"{arguments.seeds}` with itocast {__version__}, torch {torch.__version__}, scikit-learn {sklearn.__version__}, "
-        f"Python {platform.python_version()}, one thread. Five folds, {arguments.seeds} seeds; means ± standard errors "
-        "over the cells. `missed_auc`: the chance that a wrong answer has a higher entropy than a right one.\n\n"
+        "# Digits: classification with and without the SDE-block\n\n"
+        f"Made by `python benchmarks/digits.py --seeds {arguments.seeds}` with itocast {__version__}, torch "
+        f"{torch.__version__}, scikit-learn {sklearn.__version__}, Python {platform.python_version()}, one thread. "
+        f"Five folds, {arguments.seeds} seeds; means ± standard errors over the cells; processor seconds of a fit. "
+        "`missed_auc`: the chance that a wrong answer has a higher entropy than a right one.\n\n"
     )
     write_bytes(RESULTS / "digits.md", f"{head}{text}\n".encode())
     print(text)

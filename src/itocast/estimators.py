@@ -160,7 +160,9 @@ class SDEClassifier(ClassifierMixin, Tabular):
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
-            raise ValueError(f"y holds one class, {y[0]!r}: expected at least two; add rows of another class")
+            raise ValueError(
+                f"y holds one class, {y[:1].tolist()[0]!r}: expected at least two; add rows of another class"
+            )
         self._train(x, torch.from_numpy(codes)[:, None], -1)
         return self
 

@@ -26,6 +26,8 @@ class Trunk(nn.Module):
 
     def __init__(self, encoder: Encoder, block: Block | None, features: int, members: int) -> None:
         super().__init__()
+        if encoder.kind != "mlp":
+            raise ValueError(f"encoder kind={encoder.kind!r}: a committee has encoders of kind 'mlp' alone")
         self.members, self.dropout = members, encoder.dropout
         many = members * features
         self.embed = Periodic(many, encoder.frequencies, encoder.embedding) if encoder.frequencies else None
@@ -67,8 +69,9 @@ class Committee(Model):
     """SDE-HNNs that share the block of Eq. 6 and are trained in one run: the law of a member is a step of the horizon.
 
     So `sizes.horizon` is the number of members, and a target that is nan for a member is one it does not learn from:
-    with a left-out part for each member, all rows serve both training and validation. `pool` makes the members paths
-    of one law.
+    with a left-out part for each member, all rows serve both training and validation, and the block alone has seen
+    them all. Members cost little beside one another, since small networks leave a processor waiting. `pool` makes the
+    members paths of one law.
 
     >>> sizes = Sizes(window=8, targets=1, covariates=0, known=0, horizon=5)
     >>> x = Inputs(torch.zeros(7, 8, 1), torch.zeros(7, 8, 0), torch.zeros(7, 0), torch.zeros(7, 5, 1))
@@ -83,8 +86,8 @@ class Committee(Model):
     paths = 16
 
     def __init__(
-        self, sizes: Sizes, encoder: Encoder | dict[str, Any] = Encoder(), block: Block | dict[str, Any] | None = Block(),
-        components: int = 1, seed: int = 0,
+        self, sizes: Sizes, encoder: Encoder | dict[str, Any] = Encoder(),
+        block: Block | dict[str, Any] | None = Block(), components: int = 1, seed: int = 0,
     ) -> None:  # fmt: skip
         super().__init__()
         self.sizes = sizes = Sizes(*sizes)
@@ -95,23 +98,24 @@ class Committee(Model):
             "components": components, "seed": seed,
         }  # fmt: skip
         self.trunk = Trunk(encoder, block, sizes.window, sizes.horizon)
-        outputs = sizes.targets * components
         self.shape = (sizes.targets, components)
-        self.mean = MemberLinear(sizes.horizon, encoder.dim, outputs)
-        self.weight = MemberLinear(sizes.horizon, encoder.dim, outputs) if components > 1 else None
-        self.log_variance = MemberLinear(sizes.horizon, encoder.dim, outputs)
+        layer = (sizes.horizon, encoder.dim, sizes.targets * components)
+        self.mean, self.log_variance = MemberLinear(*layer), MemberLinear(*layer)
+        self.weight = MemberLinear(*layer) if components > 1 else None
         initialise(self, seed)
 
     def forward(self, x: Inputs, paths: int, noise: Noise) -> Forecast:
         z, g = self.trunk(x, paths, noise)
-        means = _apply(self.mean, z).unflatten(-1, self.shape)  # (paths, rows, members, targets, components)
+        means = self._parts(self.mean, z)
         floor = means.new_tensor(math.log(SMALLEST_VARIANCE))
-        log_variances = torch.logaddexp(_apply(self.log_variance, g).unflatten(-1, self.shape), floor)
+        log_variances = torch.logaddexp(self._parts(self.log_variance, g), floor)
         if self.weight is None:
             return Forecast.from_logs(means, log_variances, torch.zeros_like(means))
-        return Forecast.from_logs(
-            means, log_variances, _apply(self.weight, z).unflatten(-1, self.shape).log_softmax(-1)
-        )
+        return Forecast.from_logs(means, log_variances, self._parts(self.weight, z).log_softmax(-1))
+
+    def _parts(self, layer: MemberLinear, z: Tensor) -> Tensor:
+        """(paths, rows, members, targets, components)."""
+        return _apply(layer, z).unflatten(-1, self.shape)
 
 
 def pool(law: Forecast) -> Forecast:
@@ -132,8 +136,8 @@ class ClassCommittee(Model):
     paths = 16
 
     def __init__(
-        self, sizes: Sizes, encoder: Encoder | dict[str, Any] = Encoder(), block: Block | dict[str, Any] | None = Block(),
-        seed: int = 0,
+        self, sizes: Sizes, encoder: Encoder | dict[str, Any] = Encoder(),
+        block: Block | dict[str, Any] | None = Block(), seed: int = 0,
     ) -> None:  # fmt: skip
         super().__init__()
         self.sizes = sizes = Sizes(*sizes)
