@@ -83,6 +83,23 @@ class Periodic(nn.Module):
         return torch.relu(torch.einsum("rfw,fwd->rfd", waves, self.weight) + self.bias).flatten(1)
 
 
+class MemberLinear(nn.Module):
+    """A linear layer for each member of a committee, (members, rows, inputs) to (members, rows, outputs), in one go."""
+
+    def __init__(self, members: int, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(members, inputs, outputs))
+        self.bias = nn.Parameter(torch.empty(members, 1, outputs))
+
+    def reset(self, generator: torch.Generator) -> None:
+        fan = self.weight.shape[1]
+        for parameter in (self.weight, self.bias):
+            parameter.uniform_(-(fan**-0.5), fan**-0.5, generator=generator)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.baddbmm(self.bias, x, self.weight)
+
+
 class MLP(nn.Module):
     """Lags with embeddings, the last covariates and what is known, through hidden layers to a state (rows, dim)."""
 
@@ -159,7 +176,7 @@ def initialise(network: nn.Module, seed: int) -> None:
     """Draw all weights anew from a seed: uniform within ±1/√inputs, recurrent layers within ±1/√units."""
     generator = torch.Generator().manual_seed(seed)
     for module in network.modules():
-        if isinstance(module, Periodic):
+        if isinstance(module, Periodic | MemberLinear):
             module.reset(generator)
         elif isinstance(module, nn.Linear | nn.RNNBase):
             fan = module.in_features if isinstance(module, nn.Linear) else module.hidden_size

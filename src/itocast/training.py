@@ -18,7 +18,7 @@ from pydantic import Field
 from torch import Tensor
 
 from itocast.forecast import Forecast
-from itocast.models.base import Model, mixture
+from itocast.models.base import Model
 from itocast.nets import Inputs
 from itocast.sde import Noise
 from itocast.settings import Settings
@@ -165,15 +165,12 @@ def predict_batch(model: Model, x: Inputs, paths: int | None = None, seed: int =
     return model.eval()(x, paths or model.paths, Noise(seed, shared=True))
 
 
+@torch.no_grad()
 def nll(model: Model, rows: Batches, batch_size: int = 1024) -> float:
     """The validation score: mean -log of the predictive density over all observed targets, in the model's scale."""
-    total, count = 0.0, 0
-    for start in range(0, len(rows), batch_size):
-        x, y = rows.batch(slice(start, start + batch_size))
-        seen = int((~y.isnan()).sum())
-        total += mixture(predict_batch(model, x, model.validation_paths), y).item() * seen
-        count += seen
-    return total / max(count, 1)
+    model.eval()
+    parts = [model.score(*rows.batch(slice(i, i + batch_size))) for i in range(0, len(rows), batch_size)]
+    return sum(total for total, _ in parts) / max(sum(count for _, count in parts), 1)
 
 
 def _epoch(

@@ -55,3 +55,8 @@ class Model(nn.Module):
     def loss(self, x: Inputs, y: Tensor, noise: Noise) -> Tensor:
         """What training minimises."""
         return OBJECTIVES[self.objective](self(x, self.training_paths, noise), y)
+
+    def score(self, x: Inputs, y: Tensor) -> tuple[float, int]:
+        """What validation minimises: the sum of -log of the predictive density, and over how many values."""
+        seen = int((~y.isnan()).sum())
+        return mixture(self(x, self.validation_paths, Noise(0, shared=True)), y).item() * seen, seen
