@@ -24,9 +24,9 @@ forecast = forecaster.predict(level=90, future=ahead)  # a frame: shop, day, mea
 print(forecast.drop(columns=["aleatoric", "epistemic"]).to_string(index=False, float_format="%.0f"))
 
 paths = forecaster.predict(paths=500, future=ahead)  # courses whose days hang together
-totals = paths.groupby(["shop", "path"])["y"].sum().groupby("shop").quantile([0.05, 0.95]).unstack()
-print("\nsales of all six days, 90 % interval:")
-print(totals.to_string(float_format="%.0f"))
+for shop, total in paths.groupby(["shop", "path"])["y"].sum().groupby("shop"):
+    low, high = total.quantile([0.05, 0.95])
+    print(f"sales of all six days in the {shop}, 90 % interval: {low:.0f} to {high:.0f}")
 
 scores = forecaster.evaluate(known, start=0.8)  # from every day of the last fifth, with true lags
 print(f"\ninside the 80 % interval of the newest days: {100 * scores['coverage_80'][0]:.1f} %")

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from itocast.data import sources as datasets
     from itocast.data.preparation import Data
     from itocast.data.reading import long
+    from itocast.estimators import SDEClassifier, SDERegressor
     from itocast.forecast import Forecast
     from itocast.forecaster import Forecaster
     from itocast.models.hnn import HNN
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
-    "HNN", "SDEHNN", "Data", "Forecast", "Forecaster", "SDEBlock", "Training", "datasets", "long", "metrics",
+    "HNN", "SDEHNN", "Data", "Forecast", "Forecaster", "SDEBlock", "SDEClassifier", "SDERegressor", "Training",
+    "datasets", "long", "metrics",
 ]  # fmt: skip
 
 _HOMES = {
@@ -31,7 +33,9 @@ _HOMES = {
     "Forecaster": "itocast.forecaster",
     "HNN": "itocast.models.hnn",
     "SDEBlock": "itocast.sde",
+    "SDEClassifier": "itocast.estimators",
     "SDEHNN": "itocast.models.sde_hnn",
+    "SDERegressor": "itocast.estimators",
     "Training": "itocast.training",
     "long": "itocast.data.reading",
 }

@@ -160,11 +160,7 @@ class Fitted:
         try:
             return cls._restore(manifest, tensors)
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
-            written = manifest["versions"]["itocast"]
-            raise storage.StorageError(
-                f"{folder} was written by itocast {written} and does not fit itocast {storage.version('itocast')} "
-                f"({type(error).__name__}: {error}): use the version that wrote it"
-            ) from None
+            raise storage.other_version(folder, manifest, error) from None
 
     @classmethod
     def _restore(cls, manifest: dict[str, Any], tensors: dict[str, Tensor]) -> Fitted:

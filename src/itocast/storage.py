@@ -70,6 +70,15 @@ def load(folder: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     )
 
 
+def other_version(folder: str | Path, manifest: dict[str, Any], error: Exception) -> StorageError:
+    """What to raise where a whole and sound model does not fit the code that reads it."""
+    written, here = manifest["versions"]["itocast"], version("itocast")
+    return StorageError(
+        f"{folder} was written by itocast {written} and does not fit itocast {here} "
+        f"({type(error).__name__}: {error}): use the version that wrote it"
+    )
+
+
 def _read_manifest(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise StorageError(f"{path.parent} holds no {MANIFEST}: it is not a saved model; name the folder given to save")

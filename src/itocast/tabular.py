@@ -154,11 +154,7 @@ class Tabular(BaseEstimator):
             estimator = cls(**manifest["parameters"])
             estimator._restore(manifest, weights)
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
-            written = manifest["versions"]["itocast"]
-            raise storage.StorageError(
-                f"{folder} was written by itocast {written} and does not fit itocast {storage.version('itocast')} "
-                f"({type(error).__name__}: {error}): use the version that wrote it"
-            ) from None
+            raise storage.other_version(folder, manifest, error) from None
         return estimator
 
     def _restore(self, manifest: dict[str, Any], weights: dict[str, Tensor]) -> None:

@@ -91,8 +91,8 @@ class Committee(Model):
     ) -> None:  # fmt: skip
         super().__init__()
         self.sizes = sizes = Sizes(*sizes)
-        encoder = Encoder.model_validate(encoder)
-        block = None if block is None else Block.model_validate(block)
+        encoder = Encoder.of(encoder)
+        block = None if block is None else Block.of(block)
         self.config = {
             "sizes": list(sizes), "encoder": encoder.model_dump(), "block": block and block.model_dump(),
             "components": components, "seed": seed,
@@ -141,8 +141,8 @@ class ClassCommittee(Model):
     ) -> None:  # fmt: skip
         super().__init__()
         self.sizes = sizes = Sizes(*sizes)
-        encoder = Encoder.model_validate(encoder)
-        block = None if block is None else Block.model_validate(block)
+        encoder = Encoder.of(encoder)
+        block = None if block is None else Block.of(block)
         self.config = {
             "sizes": list(sizes), "encoder": encoder.model_dump(), "block": block and block.model_dump(), "seed": seed,
         }  # fmt: skip

@@ -1,0 +1,353 @@
+"""Windows over a table and the scales they are seen in, against slow loops over the rows."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from conftest import panel_frame, wave
+
+from itocast.data.clock import Clock
+from itocast.data.preparation import CATEGORIES, SCALINGS, Data, Preparation, default_window
+from itocast.data.reading import read_table
+from itocast.data.table import Columns, Table
+from itocast.data.windows import Codes, Numbers
+from itocast.forecast import Forecast
+
+PLAIN = Data(scaling="minmax", local=False, calendar=False, identity=False)
+
+
+def build(lengths: tuple[int, ...], missing: tuple[int, ...] = (), **columns) -> Table:
+    """Series "a", "b" … of some lengths; y counts 1, 2 … through the table, z = -y, some of y missing."""
+    ids = np.repeat([chr(ord("a") + i) for i in range(len(lengths))], lengths)
+    y = 1.0 + np.arange(len(ids))
+    frame = pd.DataFrame({"id": ids, "t": np.concatenate([np.arange(n) for n in lengths]), "y": y, "z": -y})
+    frame.loc[list(missing), "y"] = np.nan
+    names = {"targets": ("y",), "past": ("z",), **columns}
+    return read_table(frame, Columns(id="id", time="t", **names))
+
+
+def slow_origins(table: Table, window: int, horizon: int) -> list[int]:
+    """The rows from which a forecast can be made and checked, one by one."""
+    found = []
+    for first, end in zip(table.starts[:-1], table.starts[1:], strict=True):
+        for row in range(first, end):
+            lags, ahead = table.y[first : row + 1], table.y[row + 1 : row + 1 + horizon]
+            enough = max(1, min(window, end - first - horizon))  # all rows before the last horizon, if those are few
+            if (
+                len(ahead) == horizon
+                and row - first + 1 >= enough
+                and (~np.isnan(lags)).any()
+                and (~np.isnan(ahead)).any()
+            ):
+                found.append(row)
+    return found
+
+
+CASES = [
+    ((30,), ()),
+    ((12, 7, 20), ()),
+    ((12, 6, 5, 4, 3, 1, 20), ()),
+    ((12, 6, 9), (0, 1, 4, 5, 6, 12, 13, 20, 26)),
+    ((15,), tuple(range(4, 11))),
+]
+
+
+@pytest.mark.parametrize(("lengths", "missing"), CASES)
+@pytest.mark.parametrize(("window", "horizon"), [(1, 1), (4, 3), (5, 1)])
+def test_windows_hold_the_rows_before_and_after_their_origin(lengths, missing, window, horizon):
+    table = build(lengths, missing)
+    preparation = Preparation.fit(table, horizon, window, PLAIN)
+    windows = preparation.windows(table)
+    origins = windows.origins.tolist()
+    assert origins == slow_origins(table, window, horizon)
+    scale = preparation.scales
+    inputs, targets = windows.batch(slice(None))
+    scalers = preparation.scalers
+    low, spread = scalers["targets"].shift, scalers["targets"].scale
+    for i, origin in enumerate(origins):
+        series = table.series[origin]
+        first = table.starts[series]
+        (shift,), (deviation,), (rounding,) = scale[table.ids[series]]
+        back = [max(first, origin - window + 1 + j) for j in range(window)]
+        lags = []
+        for row in back:
+            seen = [table.y[r, 0] for r in range(first, row + 1) if not np.isnan(table.y[r, 0])]
+            lags.append((seen[-1] - shift) / deviation if seen else np.nan)
+        for found, part, expected in ((inputs.lags, "lags", lags), (inputs.anchor, "targets", lags[-1:] * horizon)):
+            scaled = scalers[part].transform(np.array(expected)[:, None])[:, 0]
+            np.testing.assert_allclose(found[i, :, 0], np.nan_to_num(scaled), atol=1e-4)
+        ahead = (table.y[origin + 1 : origin + 1 + horizon, 0] - shift) / deviation
+        half = 0.5 * rounding / deviation / spread[0] + 1e-4  # targets are spread over what was rounded to them
+        np.testing.assert_allclose(targets[i, :, 0], (ahead - low[0]) / spread[0], atol=half)
+        past = table.values["z"][back]
+        np.testing.assert_allclose(
+            inputs.past[i, :, 0], preparation.scalers["past"].transform(past[:, None])[:, 0], atol=1e-5
+        )
+        np.testing.assert_array_equal(windows.actuals()[i], table.y[origin + 1 : origin + 1 + horizon])
+
+
+def test_a_short_series_gives_what_it_has():
+    """Seven rows with a window of six and a horizon of three: whole windows there are none, forecasts there are."""
+    table = build((30, 7))
+    windows = Preparation.fit(table, 3, 6, PLAIN).windows(table)
+    short = windows.origins[windows.origins >= 30]
+    assert short.tolist() == [33]
+    lags = windows.batch(slice(None))[0].lags[-1, :, 0]
+    assert (lags[:3] == lags[2]).all()  # the first row is repeated
+    assert (lags[3:].diff() > 0).all()
+
+
+def test_targets_lie_after_one_instant_and_up_to_another():
+    table = build((40, 40))
+    preparation = Preparation.fit(table, 3, 4, PLAIN)
+    windows = preparation.windows(table, after=19, until=30)
+    times = table.times[windows.steps().numpy()]
+    assert times.min() == 20
+    assert times.max() == 30
+    assert len(windows) == 2 * (11 - 3 + 1)
+    early, late = preparation.windows(table, until=19), preparation.windows(table, after=19)
+    assert not set(early.steps().reshape(-1).tolist()) & set(late.steps().reshape(-1).tolist())
+
+
+def test_age_and_steps_are_features_where_they_vary():
+    whole, holes = build((40,)), build((40,), missing=(10, 11))
+    sizes = [Preparation.fit(t, 1, 4, PLAIN).windows(t).sizes.known for t in (whole, holes)]
+    assert sizes == [0, 4]  # the age of each lag
+    windows = Preparation.fit(holes, 1, 4, PLAIN).windows(holes)
+    age = windows.batch(windows.origins == 12)[0].known[0]
+    expected = [0.0, np.log1p(1), np.log1p(2), 0.0]
+    np.testing.assert_allclose(age, expected, atol=1e-6)
+
+
+def test_irregular_times_are_features_unless_told_otherwise():
+    random = np.random.default_rng(0)
+    frame = pd.DataFrame({"t": np.cumsum(random.integers(1, 4, 60)), "y": random.standard_normal(60)})
+    table = read_table(frame, Columns(id=None, time="t", targets=("y",)), gaps="keep")
+    with_time, without = (
+        Preparation.fit(table, 2, 4, PLAIN.model_copy(update={"elapsed": elapsed})) for elapsed in (True, False)
+    )
+    assert (with_time.irregular, without.irregular) == (True, False)
+    assert with_time.windows(table).sizes.known == 4 + 2
+    assert without.windows(table).sizes.known == 0
+
+
+def test_sizes_are_those_of_the_batches():
+    frame = panel_frame(60)
+    columns = Columns(
+        id="unique_id", time="ds", targets=("y",), past=("heat",), future=("promotion",), static=("place",)
+    )
+    table = read_table(frame, columns)
+    for data in (Data(), PLAIN, Data(holidays="US"), Data(scaling="rank", identity=False)):
+        windows = Preparation.fit(table, 3, 4, data).windows(table)
+        x, y = windows.batch(slice(0, 5))
+        sizes = windows.sizes
+        assert x.lags.shape == (5, sizes.window, sizes.targets)
+        assert x.past.shape == (5, sizes.window, sizes.covariates)
+        assert x.known.shape == (5, sizes.known)
+        assert x.anchor.shape == y.shape == (5, sizes.horizon, sizes.targets)
+        assert all(part.isfinite().all() for part in x)
+        assert all(part.dtype == torch.float32 for part in (*x, y))
+
+
+def test_what_is_known_ahead_is_that_of_the_steps_forecast():
+    frame = panel_frame(60)
+    columns = Columns(id="unique_id", time="ds", targets=("y",), future=("promotion",))
+    table = read_table(frame, columns)
+    preparation = Preparation.fit(table, 3, 4, PLAIN)
+    windows = preparation.windows(table)
+    known = windows.batch(slice(None))[0].known
+    expected = table.values["promotion"][windows.steps().numpy()]
+    np.testing.assert_allclose(known, preparation.scalers["future"].transform(expected.reshape(-1, 1)).reshape(-1, 3))
+
+
+def test_each_series_has_a_scale_of_its_own():
+    table = read_table(panel_frame(), Columns(id="unique_id", time="ds", targets=("y",)))
+    preparation = Preparation.fit(table, 3, 4)
+    for i, label in enumerate("abc"):
+        y = table.y[table.series == i, 0]
+        (shift,), (scale,), _ = preparation.scales[label]
+        assert shift == pytest.approx(y.mean())
+        assert scale == pytest.approx(y.std())
+
+
+def test_counts_are_learned_without_their_rounding_and_scored_with_it():
+    frame = pd.DataFrame({"t": np.arange(400), "y": np.random.default_rng(0).poisson(3, 400)})
+    table = read_table(frame, Columns(id=None, time="t", targets=("y",)))
+    preparation = Preparation.fit(table, 1, 4, PLAIN)
+    windows = preparation.windows(table)
+    targets = windows.batch(slice(None))[1].double()
+    law = preparation.unscale(Forecast(targets[None], torch.full_like(targets, 1e-12)[None]), windows)
+    actual = windows.actuals()
+    off = law.mean - actual
+    assert actual.equal(actual.round())
+    assert off.abs().max() <= 0.5 + 1e-6
+    assert off.mean().abs() < 0.05
+    assert off.std() == pytest.approx(12**-0.5, abs=0.02)  # uniform
+    assert torch.equal(windows.batch(slice(None))[1], preparation.windows(table).batch(slice(None))[1])
+
+
+def test_values_that_never_repeat_are_not_taken_as_rounded():
+    frame = pd.DataFrame({"t": np.arange(6), "y": [1.0, 5.0, 20.0, 50.0, 10.0, 100.0]})
+    table = read_table(frame, Columns(id=None, time="t", targets=("y",)))
+    preparation = Preparation.fit(table, 1, 2, PLAIN)
+    windows = preparation.windows(table)
+    targets = windows.batch(slice(None))[1].double()
+    law = preparation.unscale(Forecast(targets[None], torch.full_like(targets, 1e-12)[None]), windows)
+    torch.testing.assert_close(law.mean, windows.actuals(), rtol=1e-4, atol=1e-4)
+
+
+def test_a_new_series_is_scaled_by_its_own_rows():
+    table = read_table(panel_frame(), Columns(id="unique_id", time="ds", targets=("y",)))
+    preparation = Preparation.fit(table.take(table.series < 2), 3, 4)
+    with pytest.raises(ValueError, match="series 'c' has no observed value"):
+        preparation.windows(table)
+    cut = table.cutoff(0.5)
+    met = preparation.meeting(table, cut)
+    seen = table.y[(table.series == 2) & (table.times <= cut), 0]
+    assert met.scales["c"][0][0] == pytest.approx(seen.mean())
+    assert {name: met.scales[name] for name in "ab"} == preparation.scales
+    assert "c" not in preparation.scales
+    lags = met.windows(table).batch(slice(-20, None))[0].lags
+    assert lags.abs().max() < 10
+
+
+def test_categories_become_columns_and_what_was_never_seen_none():
+    codes = Codes(torch.tensor([[1, 2], [0, 1], [2, 0]], dtype=torch.int16), (2, 3))
+    found = codes.expand(torch.arange(3))
+    assert found.tolist() == [[1, 0, 0, 1, 0], [0, 0, 1, 0, 0], [0, 1, 0, 0, 0]]
+    frame = panel_frame(60).assign(sky="grey")
+    frame.loc[::3, "sky"] = "blue"
+    columns = Columns(id="unique_id", time="ds", targets=("y",), past=("sky",), static=("place",))
+    table = read_table(frame, columns)
+    preparation = Preparation.fit(table, 3, 4, PLAIN)
+    assert preparation.categories == {"sky": ["blue", "grey"], "place": ["hill", "sea"]}
+    known = preparation.windows(table).batch(slice(None))[0].known
+    assert known.shape[1] == 4
+    assert (known[:, :2].sum(1) == 1).all()
+    assert (known[:, 2:].sum(1) == 1).all()
+    other = read_table(frame.assign(sky="green", place="moon"), columns, clock=table.clock, categories=["sky", "place"])
+    assert (preparation.windows(other).batch(slice(None))[0].known == 0).all()
+
+
+def test_too_many_categories_are_told_apart_up_to_a_number():
+    frame = panel_frame(60)
+    frame["sky"] = [f"sky {i % 100}" for i in range(len(frame))]
+    table = read_table(frame, Columns(id="unique_id", time="ds", targets=("y",), past=("sky",)))
+    assert len(Preparation.fit(table, 3, 4).categories["sky"]) == CATEGORIES
+
+
+@pytest.mark.parametrize("local", [True, False])
+@pytest.mark.parametrize("scaling", SCALINGS)
+def test_a_law_comes_back_in_the_tables_units(scaling, local):
+    """A law that is certain of the targets in the model's scale is certain of them in the table's."""
+    table = read_table(panel_frame(), Columns(id="unique_id", time="ds", targets=("y",)))
+    preparation = Preparation.fit(table, 3, 4, Data(scaling=scaling, local=local), until=table.cutoff(0.7))
+    windows = preparation.windows(table)
+    scaled = windows.batch(slice(None))[1].double()
+    law = preparation.unscale(Forecast(scaled[None], torch.full_like(scaled, 1e-10)[None]), windows)
+    torch.testing.assert_close(law.quantile(0.5), windows.actuals(), rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(law.mean.double(), windows.actuals(), rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize("local", [True, False])
+@pytest.mark.parametrize("scaling", SCALINGS)
+def test_probabilities_do_not_depend_on_the_scale(scaling, local):
+    """P(Y ≤ y) is the same in the model's scale and in the table's units."""
+    table = wave()
+    preparation = Preparation.fit(table, 3, 4, Data(scaling=scaling, local=local), until=table.cutoff(0.6))
+    windows = preparation.windows(table).thin(50)
+    targets = windows.batch(slice(None))[1].double()
+    inner = Forecast(torch.zeros(1, *targets.shape), torch.ones(1, *targets.shape))
+    outer = preparation.unscale(inner, windows)
+    torch.testing.assert_close(outer.cdf(windows.actuals()), inner.cdf(targets), atol=2e-3, rtol=0)
+
+
+def test_preparation_survives_json():
+    columns = Columns(
+        id="unique_id", time="ds", targets=("y",), past=("heat",), future=("promotion",), static=("place",)
+    )
+    frame = panel_frame(80)
+    frame.loc[5:9, "y"] = np.nan
+    table = read_table(frame, columns)
+    preparation = Preparation.fit(table, 3, 4, Data(holidays="DE"))
+    again = Preparation.from_dict(json.loads(json.dumps(preparation.to_dict())))
+    assert again.to_dict() == preparation.to_dict()
+    for one, two in zip(*(p.windows(table).batch(slice(None))[0] for p in (preparation, again)), strict=True):
+        assert torch.equal(one, two)
+
+
+def test_windows_are_never_written_out():
+    """What is kept is a row for each row of the table, whatever the window."""
+    table = wave(2000)
+
+    def held(numbers: Numbers) -> int:
+        parts = [getattr(numbers, field.name) for field in fields(numbers)]
+        parts = [part.values if isinstance(part, Codes) else part for part in parts]
+        return sum(part.untyped_storage().nbytes() for part in parts if part is not None)
+
+    small, large = (Preparation.fit(table, 24, window).windows(table).numbers for window in (4, 400))
+    assert held(small) == held(large)
+    assert held(large) < 2000 * 8 * 60
+    assert Preparation.fit(table, 24, 400).windows(table).batch(slice(0, 2))[0].lags.shape == (2, 400, 2)
+
+
+def test_thinned_and_spaced_windows():
+    table = build((40, 30))
+    windows = Preparation.fit(table, 1, 4, PLAIN).windows(table)
+    thin = windows.thin(5)
+    assert len(thin) == 5
+    assert thin.origins[0] == windows.origins[0]
+    assert thin.origins[-1] == windows.origins[-1]
+    assert windows.thin(10_000) is windows
+    spaced = windows.every(7)
+    for series in (0, 1):
+        origins = spaced.origins[spaced.numbers.series[spaced.origins] == series]
+        assert origins[0] == windows.origins[windows.numbers.series[windows.origins] == series][0]
+        assert (origins.diff() == 7).all()
+    assert torch.equal(torch.cat([part.origins for part in windows.chunks(9)]), windows.origins)
+    assert [len(part) for part in windows.chunks(9)][:-1] == [9] * (len(windows) // 9)
+
+
+def test_the_windows_ahead_are_the_last_of_the_table():
+    table = build((20, 9))
+    preparation = Preparation.fit(table, 3, 4, PLAIN)
+    windows, whole = preparation.ahead(table)
+    assert len(whole) == len(table) + 6
+    assert whole.times[windows.steps().numpy()].tolist() == [[20, 21, 22], [9, 10, 11]]
+    assert np.isnan(whole.y[windows.steps().numpy()]).all()
+    lags = windows.batch(slice(None))[0].lags
+    last = preparation.windows(table).numbers.lags[[16, 17, 18, 19], 0]
+    torch.testing.assert_close(lags[0, :, 0], last)
+
+
+@pytest.mark.parametrize(
+    ("freq", "dates", "horizon", "window"),
+    [("h", True, 1, 24), ("h", True, 48, 48), ("h", True, 500, 72), ("D", True, 1, 7), ("MS", True, 1, 12),
+     ("YE", True, 1, 10), ("1", False, 1, 10), ("1", False, 100, 30)],
+)  # fmt: skip
+def test_the_default_window_follows_season_and_horizon(freq, dates, horizon, window):
+    assert default_window(Clock(freq, dates), horizon) == window
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"until": 0}, "the training part has 1 rows: expected at least 2"),
+        ({"until": -5}, "the training part has 0 rows: expected at least 2"),
+    ],
+)
+def test_bad_preparation_is_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        Preparation.fit(build((30,)), **arguments)
+
+
+def test_a_table_without_a_window_is_refused():
+    table = build((30,))
+    preparation = Preparation.fit(table, 3, 4)
+    with pytest.raises(ValueError, match=r"window=4 and horizon=3 need rows .* and the longest series has 30 rows"):
+        preparation.windows(table, after=28)
