@@ -36,7 +36,7 @@ def slow_origins(table: Table, window: int, horizon: int) -> list[int]:
     found = []
     for first, end in zip(table.starts[:-1], table.starts[1:], strict=True):
         for row in range(first, end):
-            lags, ahead = table.y[first : row + 1], table.y[row + 1 : row + 1 + horizon]
+            lags, ahead = table.y[first : row + 1], table.y[row + 1 : min(row + 1 + horizon, end)]
             enough = max(1, min(window, end - first - horizon))  # all rows before the last horizon, if those are few
             if (
                 len(ahead) == horizon
