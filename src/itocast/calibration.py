@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import math
-from functools import partial
 from typing import Any, Protocol
 
-import numpy as np
 import torch
-from scipy.optimize import minimize_scalar
-from torch import Tensor
 
 from itocast.forecast import Forecast
 
@@ -33,47 +28,41 @@ class Calibrator(Protocol):
 
 
 class VarianceScaling:
-    """Stretch a law about its mean by the factor that is most likely, one for each horizon step and target.
+    """Stretch a law about its mean so that its wide intervals hold what they should, for each horizon step and target.
 
-    The shape of the law, its mean and the ratio of aleatoric to epistemic variance stay.
+    The factor is the one at which the central intervals of 80, 90 and 95 % hold their shares of the outcomes, on
+    average over the three. The shape of the law, its mean and the ratio of aleatoric to epistemic variance stay.
 
-    >>> law = Forecast(torch.zeros(1, 100, 1, 1), torch.ones(1, 100, 1, 1))
-    >>> y = torch.linspace(-3, 3, 100)
-    >>> round(VarianceScaling().fit(law, y).factors.item(), 3) == round(y.square().mean().sqrt().item(), 3)
-    True
+    >>> law = Forecast(torch.zeros(1, 999, 1, 1), torch.ones(1, 999, 1, 1))
+    >>> y = 2 * torch.special.ndtri(torch.arange(1, 1000) / 1000)
+    >>> round(VarianceScaling().fit(law, y).factors.item(), 2)
+    2.0
     """
+
+    levels = (80, 90, 95)
 
     def __init__(self, factors: Any = ()) -> None:
         self.factors = torch.as_tensor(factors, dtype=torch.float64)  # (horizon, targets)
 
     def fit(self, forecast: Forecast, y: Any) -> VarianceScaling:
-        y = forecast.check(y, missing=True)
+        y = forecast.check(y, missing=True).double()
         if len(y) == 0:
             raise ValueError("y has no rows: a calibrator needs forecasts and their outcomes")
-        _, horizon, targets = forecast.shape
-        self.factors = torch.ones(horizon, targets, dtype=torch.float64)
-        for step, target in np.ndindex(horizon, targets):
-            seen = ~y[:, step, target].isnan()
-            if seen.any():
-                law, truth = forecast[seen].select(step, target), y[seen][:, [step]][:, :, [target]]
-                best = minimize_scalar(partial(_nll, law, truth), bounds=(-3, 3), method="bounded")
-                self.factors[step, target] = float(np.exp(best.x))
+        error = y - forecast.mean.double()
+        needed = []  # by how much an interval must be stretched to reach y, (levels, rows, horizon, targets)
+        for level in self.levels:
+            low, high = (bound - forecast.mean.double() for bound in forecast.interval(level))
+            needed.append(error / torch.where(error < 0, low.clamp(max=-1e-300), high.clamp(min=1e-300)))
+        share = sum(self.levels) / len(self.levels) / 100
+        factors = torch.stack(needed).flatten(0, 1).nanquantile(share, dim=0)
+        self.factors = factors.nan_to_num(1.0).clamp(0.05, 20.0)  # 1 where there is no outcome
         return self
 
     def apply(self, forecast: Forecast) -> Forecast:
-        return _stretch(forecast, self.factors)
+        return forecast.affine(self.factors, forecast.mean.double() * (1 - self.factors))
 
     def to_dict(self) -> dict[str, Any]:
         return {"factors": self.factors.tolist()}
-
-
-def _stretch(law: Forecast, factor: Tensor) -> Forecast:
-    """The law of mean + factor (y - mean)."""
-    return law.affine(factor, law.mean.double() * (1 - factor))
-
-
-def _nll(law: Forecast, y: Tensor, log_factor: float) -> float:
-    return -_stretch(law, torch.tensor(math.exp(log_factor), dtype=torch.float64)).log_prob(y).mean().item()
 
 
 CALIBRATORS: dict[str, type[Calibrator]] = {"variance": VarianceScaling}

@@ -71,14 +71,14 @@ def fit(
     epochs: Annotated[int | None, typer.Option(min=1, help="At most so many; by default from the data.")] = None,
     seed: Annotated[int | None, typer.Option(help="The same seed on as many threads gives the same model.")] = None,
     config: Annotated[Path | None, typer.Option(help="TOML file of settings; options replace them.")] = None,
-    wide: Annotated[bool, typer.Option(help="Each column but the time is a series of its own.")] = False,
     resume: Annotated[bool, typer.Option(help="Keep a checkpoint, and go on from it if there is one.")] = False,
     threads: Threads = 1,
 ) -> None:
     """Learn from a table, write the model, and say how well it did on the newest rows."""
     from itocast.config import Config
-    from itocast.data.reading import long
+    from itocast.storage import check_folder
 
+    check_folder(output)
     options = {
         "horizon": horizon, "window": window, "target": _list(target) if target and "," in target else target,
         "id": id, "past": _list(past), "future": _list(future), "static": _list(static), "support": support,
@@ -89,11 +89,8 @@ def fit(
     _use(threads)
     forecaster = settings.forecaster()
     frame = _frame(data)
-    columns = settings.columns()
-    if wide:
-        frame = long(frame, columns["time"], columns["id"], columns["target"])
     checkpoint = output / "checkpoint" if resume else None
-    forecaster.fit(frame, **columns, checkpoint=checkpoint)
+    forecaster.fit(frame, **settings.columns(), checkpoint=checkpoint)
     forecaster.save(output)
     if checkpoint:
         checkpoint.unlink(missing_ok=True)
@@ -148,6 +145,17 @@ def evaluate(
     _use(threads)
     frames.check_name(output)
     frames.write(_load(model).evaluate(_frame(data), _start(start), step, refit), output)
+
+
+@app.command()
+def long(
+    data: Source, output: Output = "-", time: Annotated[str, typer.Option(help="Column of times; '' for none.")] = "ds"
+) -> None:
+    """Turn a wide table, one column a series, into one with the columns unique_id, ds and y."""
+    from itocast.data import frames, reading
+
+    frames.check_name(output)
+    frames.write(reading.long(_frame(data), time or None), output)
 
 
 @datasets_app.command("list")
@@ -247,8 +255,8 @@ def _report(forecaster: Any, frame: Any, output: Path, data: str) -> None:
     console.print(grid)
     console.print(
         f"The newest {100 * prepared.data.validation:.0f} % of the rows: not trained on, but they chose the epoch and "
-        f"the calibration. Next:\n  itocast predict {output} -o forecast.csv\n  itocast backtest {output} {data} -o "
-        f"backtest.csv",
+        f"the calibration. Next:\n  itocast predict {output} -o forecast.csv\n"
+        f"  itocast backtest {output} {'DATA' if data == '-' else data} -o backtest.csv",
         highlight=False, markup=False, soft_wrap=True,
     )  # fmt: skip
 

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from itocast.data.preparation import Data
 from itocast.forecaster import Forecaster
@@ -50,6 +50,12 @@ class Config(Settings):
     data: Data = Data()
     model: ModelConfig = ModelConfig()
     training: dict[str, Any] = Field({}, description="settings of Training that replace those suited to the data")
+
+    @field_validator("time", "id")
+    @classmethod
+    def _none(cls, name: str | None) -> str | None:
+        """TOML and options cannot say None: an empty name does."""
+        return name or None
 
     @classmethod
     def read(cls, path: Path | None, options: dict[str, Any]) -> Config:

@@ -34,8 +34,7 @@ def save(folder: str | Path, settings: dict[str, Any], weights: dict[str, Tensor
     is cut short, `load` finds one whole model.
     """
     folder = Path(folder)
-    if folder.exists() and not folder.is_dir():
-        raise StorageError(f"folder={str(folder)!r} is a file: name a folder")
+    check_folder(folder)
     content = to_bytes({name: tensor.contiguous() for name, tensor in weights.items()})
     manifest = {
         "format": "itocast",
@@ -48,6 +47,12 @@ def save(folder: str | Path, settings: dict[str, Any], weights: dict[str, Tensor
     write_bytes(folder / NEXT, content)
     write_bytes(folder / MANIFEST, json.dumps(manifest, indent=1).encode())
     os.replace(folder / NEXT, folder / WEIGHTS)
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse what cannot become a folder, so that a run can do so before its work."""
+    if folder.exists() and not folder.is_dir():
+        raise StorageError(f"folder={str(folder)!r} is a file: name a folder")
 
 
 def load(folder: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:

@@ -48,7 +48,7 @@ def check_name(output: str) -> None:
 def write(frame: pd.DataFrame, output: str) -> None:
     """A frame to a file, written beside it and renamed, or as CSV to standard output for "-"."""
     if output == "-":
-        frame.to_csv(sys.stdout, index=False, float_format="%.6g")
+        frame.to_csv(sys.stdout, index=False, float_format="%.10g")
         return
     write_bytes(Path(output), _encode(frame, output))
     print(f"{len(frame):,} rows written to {output}", file=sys.stderr)
@@ -64,5 +64,5 @@ def _encode(frame: pd.DataFrame, output: str) -> bytes:
         except ImportError:
             raise ImportError("writing Parquet needs pyarrow: pip install 'itocast[parquet]'") from None
         return buffer.getvalue()
-    content = frame.to_csv(index=False, float_format="%.6g").encode()
+    content = frame.to_csv(index=False, float_format="%.10g").encode()
     return gzip.compress(content, mtime=0) if output.endswith(".gz") else content

@@ -79,8 +79,8 @@ def _list(frame: nw.DataFrame) -> str:
 
 def _check_names(frame: nw.DataFrame, columns: Columns) -> None:
     groups = {
-        "id": (columns.id,) if columns.id else (),
-        "time": (columns.time,) if columns.time else (),
+        "id": () if columns.id is None else (columns.id,),
+        "time": () if columns.time is None else (columns.time,),
         "target": columns.targets,
         **{name: getattr(columns, name) for name in ("past", "future", "static")},
     }

@@ -76,10 +76,11 @@ def scales(table: Table) -> Scales:
 
 
 def _rounding(table: Table, column: np.ndarray) -> np.ndarray:
-    """The smallest difference between two values of a series, (series,): 1 for counts; 0 where there are none."""
+    """The smallest difference between values of a series in which values repeat, else 0, (series,): 1 for counts."""
     series = table.series
     order = np.lexsort((column, series))
-    steps = np.diff(column[order])
-    steps[(np.diff(series[order]) > 0) | ~(steps > 0)] = np.inf  # from one series to the next, equal or missing
-    smallest = np.minimum.reduceat(np.append(steps, np.inf), table.starts[:-1])
-    return np.where(np.isfinite(smallest), smallest, 0.0)
+    steps = np.append(np.diff(column[order]), np.nan)
+    steps[table.starts[1:] - 1] = np.nan  # from one series to the next
+    repeats = np.logical_or.reduceat(steps == 0, table.starts[:-1])
+    smallest = np.minimum.reduceat(np.where(steps > 0, steps, np.inf), table.starts[:-1])
+    return np.where(repeats & np.isfinite(smallest), smallest, 0.0)
