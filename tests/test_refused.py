@@ -49,6 +49,8 @@ FIT = [
     (FRAME, {"time": "when"}, "time names column 'when', which is not in the table: its columns are ds, y, heat"),
     (FRAME.rename(columns={"ds": "t"}), {}, "'ds', which is not in the table: .* t, y, heat; pass time=, or time=None"),
     (FRAME, {"id": "store"}, "id names column 'store', which is not in the table"),
+    (FRAME, {"time": ""}, "time names column '', which is not in the table"),
+    (FRAME, {"id": ""}, "id names column '', which is not in the table"),
     (FRAME, {"past": "heat"}, r"past='heat': expected a list of column names, such as \['heat'\]"),
     (FRAME, {"past": ["cold"]}, "past names column 'cold', which is not in the table"),
     (FRAME, {"future": ["cold"]}, "future names column 'cold', which is not in the table"),
