@@ -15,7 +15,7 @@ from torch import Tensor
 from itocast import storage
 from itocast.calibration import CALIBRATORS, Calibrator
 from itocast.clipped import SUPPORTS, clip
-from itocast.data.preparation import Data, Preparation
+from itocast.data.preparation import Data, NoWindows, Preparation
 from itocast.data.series import context
 from itocast.data.table import Table
 from itocast.data.windows import Windows
@@ -100,23 +100,18 @@ class Fitted:
         """
         table = self.context.join(new)
         begin = int(self.context.times[self.context.starts[1:] - 1].min())
-        self.preparation = self.preparation.meeting(table)
-        history = History()
+        preparation = self.preparation = self.preparation.meeting(table)
         cut = new.cutoff(1 - self.recipe.data.validation)
-        if begin < cut and self._holds(table, begin, cut) and self._holds(table, cut, None):
-            train = self.preparation.windows(table, after=begin, until=cut)
-            validation = self.preparation.windows(table, after=cut).thin(MOST)
-            history = self._train_on(train, validation)
-            if len(validation) >= ENOUGH:
-                self.calibrate(validation)
-        self.context = context(table, self.preparation.window + 1)
-        return history
-
-    def _holds(self, table: Table, after: int, until: int | None) -> bool:
+        self.context = context(table, preparation.window + 1)
         try:
-            return len(self.preparation.windows(table, after, until)) > 0
-        except ValueError:
-            return False
+            train = preparation.windows(table, after=begin, until=cut)
+            validation = preparation.windows(table, after=cut, numbers=train.numbers).thin(MOST)
+        except NoWindows:
+            return History()
+        history = self._train_on(train, validation)
+        if len(validation) >= ENOUGH:
+            self.calibrate(validation)
+        return history
 
     def _train_on(self, train: Windows, validation: Windows) -> History:
         """A short run at a fifth of the learning rate, undone if it does not help."""

@@ -233,7 +233,11 @@ class Forecaster:
         step = whole("step", step)
         if not isinstance(refit, int) or refit < 0:
             raise ValueError(f"refit={refit!r}: expected True, False or a whole number of cutoffs")
-        begin = table.cutoff(start) if isinstance(start, float) and 0 < start < 1 else table.clock.instant(start)
+        begin = (
+            table.cutoff(float(start))
+            if isinstance(start, float | np.floating) and 0 < start < 1
+            else table.clock.instant(start)
+        )
         last = table.times[np.maximum(table.starts[1:] - self.recipe.horizon, table.starts[:-1])].max()
         if begin >= last:
             raise ValueError(

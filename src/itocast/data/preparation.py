@@ -29,6 +29,10 @@ SCALINGS = {
 CATEGORIES = 64  # so many of a column are told apart; the rest are as one that was never seen
 
 
+class NoWindows(ValueError):
+    """A table, or a part of it, holds no forecast that can be checked."""
+
+
 class Data(Settings):
     """How a table is read and what the model sees of it."""
 
@@ -103,7 +107,7 @@ class Preparation:
         rows = origins(table.starts, table.times, observed, self.window, self.horizon, after, until)
         if not len(rows):
             longest = int(np.diff(table.starts).max())
-            raise ValueError(
+            raise NoWindows(
                 f"no forecast fits: window={self.window} and horizon={self.horizon} need rows before and after a "
                 f"cutoff, and the longest series has {longest} rows; use a smaller window or horizon, or more rows"
             )
