@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from itocast.estimators import SDERegressor
+from itocast import SDERegressor
 
 random = np.random.default_rng(0)
 x = random.uniform(-2, 2, (600, 1))

@@ -25,7 +25,7 @@ from itocast.nets import Inputs, Sizes
 from itocast.sde import Noise
 from itocast.storage import StorageError
 
-SMALL = {"members": 2, "hidden": 16, "epochs": 20, "paths": 4, "dropout": 0.0, "learning_rate": 0.02}
+SMALL = {"members": 2, "hidden": 16, "epochs": 14, "paths": 4, "dropout": 0.0, "learning_rate": 0.02}
 
 
 @parametrize_with_checks([SDERegressor(**SMALL), SDEClassifier(**SMALL)])

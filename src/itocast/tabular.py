@@ -85,7 +85,7 @@ class Tabular(BaseEstimator):
             automatic = name in ("epochs", "batch_size") and value is None
             if not automatic and (isinstance(value, bool) or not (isinstance(value, kind) and low <= value <= high)):
                 raise ValueError(f"{name}={value!r}: expected {what}")
-        state: Any = self.random_state
+        state = self.random_state
         if isinstance(state, Integral) and not 0 <= int(state) < 2**32:
             raise ValueError(f"random_state={state}: expected an integer from 0 to 2³² - 1, a RandomState or None")
         self.seed_ = int(state) if isinstance(state, Integral) else int(check_random_state(state).randint(2**31))
