@@ -211,15 +211,19 @@ def test_rows_in_their_order(run, folder):
 
 
 def test_wide_tables(run, folder):
-    """What fit says comes next works."""
+    """One command makes a long table; what fit says comes next works with it."""
     frame = pd.read_csv(folder / "table.csv")
     pd.DataFrame({"ds": frame["ds"], "north": frame["y"], "south": 2 * frame["y"]}).to_csv("wide.csv", index=False)
-    fit = run("fit", "wide.csv", "--wide", "-o", "m", "--config", folder / "settings.toml")
+    assert run("long", "wide.csv", "-o", "long.csv").code == 0
+    fit = run("fit", "long.csv", "-o", "m", "--config", folder / "settings.toml")
     assert fit.code == 0, fit.error
     assert run("predict", "m").table["unique_id"].tolist() == ["north", "north", "south", "south"]
-    for line in re.findall(r"^\s+itocast (.*)$", fit.out, re.MULTILINE):
+    lines = re.findall(r"^\s+itocast (.*)$", fit.out, re.MULTILINE)
+    assert len(lines) >= 2
+    for line in lines:
         done = run(*line.split())
         assert done.code == 0, (line, done.error)
+    assert len(run("long", "-", stdin=(folder / "table.csv").read_text()).table) == 200
 
 
 def test_numbers_keep_their_digits(run, folder):
@@ -418,8 +422,8 @@ def test_a_file_in_the_place_of_a_folder_is_refused(run, folder, tmp_path):
 
 def test_help_names_every_command_and_option(run):
     for arguments, words in (
-        ((), ["fit", "predict", "backtest", "evaluate", "datasets", "demo"]),
-        (("fit",), ["--horizon", "--target", "--config", "--resume", "--wide"]),
+        ((), ["fit", "predict", "backtest", "evaluate", "datasets", "demo", "long"]),
+        (("fit",), ["--horizon", "--target", "--config", "--resume"]),
         (("predict",), ["--level", "--quantiles", "--paths", "--future"]),
     ):
         done = run(*arguments, "--help")

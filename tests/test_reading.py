@@ -302,7 +302,7 @@ def test_missing_days_are_filled_where_the_clocks_change(gaps):
 
 
 @pytest.mark.parametrize("gaps", ["auto", "fill"])
-@pytest.mark.parametrize("freq", ["MS", "ME", "QS", "B", "YS"])
+@pytest.mark.parametrize("freq", ["MS", "ME", "QS", "YS"])
 def test_missing_steps_of_the_calendar_are_filled(freq, gaps):
     times = pd.date_range("2000-01-03", periods=40, freq=freq)
     whole = read_table(pd.DataFrame({"t": times, "y": 1.0}), ONE, gaps=gaps)

@@ -44,8 +44,8 @@ FIT = [
     (FRAME, {"target": "z"}, "target names column 'z', which is not in the table: its columns are ds, y, heat"),
     (FRAME, {"target": []}, "target is empty: name at least one column"),
     (FRAME, {"target": ["y", "y"]}, r"target=\['y', 'y'\]: a column is named twice"),
-    (FRAME, {"target": None}, "target=None: expected a column"),
-    (FRAME, {"target": 3}, "target=3: expected a column"),
+    (FRAME, {"target": None}, "target=None: expected a list of column names"),
+    (FRAME, {"target": 3}, "target=3: expected a list of column names"),
     (FRAME, {"time": "when"}, "time names column 'when', which is not in the table: its columns are ds, y, heat"),
     (FRAME.rename(columns={"ds": "t"}), {}, "'ds', which is not in the table: .* t, y, heat; pass time=, or time=None"),
     (FRAME, {"id": "store"}, "id names column 'store', which is not in the table"),
@@ -86,15 +86,15 @@ def test_fit_refuses(source, arguments, message):
 
 WHOLE = FRAME.assign(ds=np.arange(120))
 SETTINGS = [
-    ({"horizon": 0}, "horizon=0: expected a whole number of steps, at least 1"),
+    ({"horizon": 0}, "horizon=0: expected a whole number, at least 1"),
     ({"horizon": 1.5}, "horizon=1.5: expected a whole number"),
     ({"horizon": True}, "horizon=True: expected a whole number"),
     ({"horizon": "3"}, "horizon='3': expected a whole number"),
-    ({"window": -1}, "window=-1: expected a whole number of steps, at least 1"),
+    ({"window": -1}, "window=-1: expected a whole number, at least 1"),
     ({"support": "integer"}, "support='integer': expected one of real, positive, unit"),
     ({"model": "prophet"}, "model='prophet': expected one of sde_hnn, hnn, or what makes a model"),
     ({"model": 3}, "model=3: expected"),
-    ({"calibration": "platt"}, "calibration='platt': expected None or one of variance"),
+    ({"calibration": "platt"}, "calibration='platt': expected one of None, "),
     ({"training": {"epoch": 3}}, "Training has no setting 'epoch': expected one of epochs, batch_size"),
     ({"training": {"epochs": 0}}, "epochs=0: input should be greater than or equal to 1"),
     ({"training": "fast"}, "(?i)training.*: expected"),
@@ -220,7 +220,7 @@ BACKTEST = [
     ({"start": "2024-01-03T00:00+01:00"}, "start='2024-01-03T00:00.01:00' has a zone and the table's times have none"),
     ({"start": "2030-01-01"}, "start='2030-01-01'"),
     ({"start": 0.999}, "start=0.999"),
-    ({"step": 0}, "step=0: expected a whole number of rows, at least 1"),
+    ({"step": 0}, "step=0: expected a whole number, at least 1"),
     ({"step": 1.5}, "step=1.5: expected a whole number"),
     ({"step": "1"}, "step='1': expected a whole number"),
     ({"refit": -1}, "refit=-1: expected"),
@@ -244,7 +244,7 @@ def test_backtest_refuses_a_start_that_is_no_whole_number_where_times_are(value)
 
 
 def test_backtest_refuses_too_few_rows(single):
-    with refused("window=4 and horizon=3 need rows before and after a cutoff, and the longest series has 3 rows"):
+    with refused(r"start=0\.8: no cutoff after it has 3 rows to be tested on"):
         single[1].backtest(single[0][:3])
     with refused("is a NoneType: expected a pandas or polars DataFrame"):
         single[1].backtest(None)
@@ -293,8 +293,8 @@ def test_a_folder_is_no_table(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"repeated": "max"}, "repeated='max': expected one of 'error', 'first', 'last', 'mean', 'keep'"),
-        ({"gaps": "no"}, "gaps='no': expected one of 'auto', 'fill', 'keep'"),
+        ({"repeated": "max"}, "repeated='max': expected one of error, first, last, mean, keep"),
+        ({"gaps": "no"}, "gaps='no': expected one of auto, fill, keep"),
         ({"freq": "fortnight"}, "freq='fortnight': expected a pandas offset"),
     ],
 )
@@ -320,7 +320,7 @@ TOML = {
     "[training]\nepoch = 3": "Training has no setting 'epoch': expected one of epochs",
     "[training]\nlearning_rate = -1": "learning_rate=-1: input should be greater than 0",
     "support = 'integer'": "support='integer': expected one of real, positive, unit",
-    "calibration = 'platt'": "calibration='platt': expected None or one of variance",
+    "calibration = 'platt'": "calibration='platt': expected one of None, ",
     "data = 3": "data=3",
     "horizon": r"settings.toml' is not TOML",
 }  # fmt: skip
