@@ -257,8 +257,9 @@ def test_largest_cwce_in_percent():
 
 
 def test_cwce_is_two_sided_unless_told(case):
-    assert metrics.cwce(*case) == metrics.cwce(*case, sided="two")
-    assert metrics.METRICS["cwce_one_sided"](*case) == metrics.cwce(*case, sided="one") != metrics.cwce(*case)
+    found = metrics.evaluate(*case)
+    assert metrics.cwce(*case) == metrics.cwce(*case, sided="two") == found["cwce"]
+    assert metrics.cwce(*case, sided="one") == found["cwce_one_sided"]
 
 
 @pytest.mark.parametrize(

@@ -390,6 +390,11 @@ def test_a_wide_table_without_times_and_from_a_file(tmp_path):
     assert long(tmp_path / "wide.csv")["unique_id"].tolist() == ["north", "north", "south", "south"]
 
 
+def test_a_series_may_be_called_like_the_target():
+    found = long(pd.DataFrame({"ds": [1, 2], "y": [3, 4], "unique_id": [5, 6]}))
+    assert found.to_numpy().tolist() == [["y", 1, 3], ["y", 2, 4], ["unique_id", 1, 5], ["unique_id", 2, 6]]
+
+
 def test_an_open_file_that_is_no_table_is_refused():
     with pytest.raises(ValueError, match="the input is not a CSV file that can be read"):
         open_frame(io.StringIO(""))
