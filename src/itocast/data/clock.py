@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -57,13 +58,13 @@ class Clock:
     @classmethod
     def named(cls, freq: Any, zone: str | None, dates: bool) -> Clock:
         """A clock of a stated frequency."""
+        kind = "a pandas offset such as 'h', '15min', 'D', 'B', 'W', 'MS'" if dates else "a whole number, at least 1"
         try:
-            text = str(int(freq)) if not dates else pd.tseries.frequencies.to_offset(str(freq)).freqstr
+            text = pd.tseries.frequencies.to_offset(str(freq)).freqstr if dates else str(_whole(freq))
+            if not cls(text, dates, zone).step > 0:
+                raise ValueError
         except (ValueError, AttributeError, TypeError):
-            kind = "a pandas offset such as 'h', '15min', 'D', 'B', 'W', 'MS'" if dates else "a whole number"
             raise ValueError(f"freq={freq!r}: expected {kind}") from None
-        if not dates and int(text) < 1:
-            raise ValueError(f"freq={freq!r}: expected a whole number of at least 1")
         return cls(text, dates, zone)
 
     @property
@@ -91,9 +92,9 @@ class Clock:
         """A point in time that a user names, such as "2024-05-01" or 7."""
         try:
             if not self.dates:
-                return int(value)
+                return _whole(value)
             time = pd.Timestamp(value)
-            if pd.isna(time):
+            if pd.isna(time) or isinstance(value, Real):
                 raise ValueError
         except (ValueError, TypeError):
             kind = "a date" if self.dates else "a whole number"
@@ -174,6 +175,12 @@ class Clock:
             for k in range(1, CYCLES[cycle].harmonics + 1):
                 waves += [np.sin(k * angle), np.cos(k * angle)]
         return np.stack(waves, axis=1).astype(np.float32)[place]
+
+
+def _whole(value: Any) -> int:
+    if int(value) != float(value):
+        raise ValueError
+    return int(value)
 
 
 def _holidays(days: pd.DatetimeIndex, country: str) -> np.ndarray:

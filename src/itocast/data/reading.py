@@ -69,8 +69,8 @@ def long(frame: Any, time: str | None = "ds", id: str = "unique_id", target: str
         raise ValueError(f"time names column {time!r}, which is not in the table: its columns are {_list(wide)}")
     if time is None:
         wide, time = wide.with_row_index("ds"), "ds"
-    melted = wide.unpivot(index=time, variable_name=id, value_name=target)
-    return melted.select(id, time, target).to_native()
+    melted = wide.unpivot(index=time, variable_name=" id", value_name=" target")  # a column may be called y
+    return melted.rename({" id": id, " target": target}).select(id, time, target).to_native()
 
 
 def _list(frame: nw.DataFrame) -> str:
