@@ -107,13 +107,19 @@ class Clock:
 
     def ahead(self, last: np.ndarray, horizon: int) -> np.ndarray:
         """The instants of the next steps after each of `last`, (len(last), horizon)."""
-        if not self.dates:
-            return last[:, None] + int(self.freq) * np.arange(1, horizon + 1)
-        if self.step < DAY:
-            return last[:, None] + round(self.step) * np.arange(1, horizon + 1)
-        wall = self.index(last)
+        steps = np.tile(np.arange(1, horizon + 1), len(last))
+        return self.after(np.repeat(last, horizon), steps).reshape(len(last), horizon)
+
+    def after(self, times: np.ndarray, steps: np.ndarray) -> np.ndarray:
+        """Each instant so many steps later."""
+        if not self.dates or self.step < DAY:
+            return times + round(self.step) * steps
+        wall = self.index(times)
         wall = wall.tz_localize(None) if self.zone else wall  # days are counted on the calendar of the zone
-        return np.stack([self._instant(wall + h * self.offset) for h in range(1, horizon + 1)], axis=1)
+        out = times.copy()
+        for count in np.unique(steps[steps > 0]):
+            out[steps == count] = self._instant(wall[steps == count] + int(count) * self.offset)
+        return out
 
     def _instant(self, wall: Any) -> np.ndarray:
         if self.zone:

@@ -197,5 +197,5 @@ def _objects(column: nw.Series) -> np.ndarray:
     if values.dtype == object:
         return values
     out = np.empty(len(values), object)
-    out[:] = values.tolist()
+    out[:] = pd.Index(values).tolist()  # times stay times
     return out

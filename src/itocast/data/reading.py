@@ -12,7 +12,7 @@ import pandas as pd
 
 from itocast.arguments import choice
 from itocast.data import columns as read
-from itocast.data.clock import DAY, Clock
+from itocast.data.clock import Clock
 from itocast.data.columns import rows_text
 from itocast.data.table import Columns, Table
 
@@ -139,29 +139,23 @@ def _settle_repeated(table: Table, repeated: Repeated, order: np.ndarray) -> Tab
 
 def _settle_gaps(table: Table, gaps: Gaps) -> Table:
     """Put rows on a grid of equal steps, those that were missing without targets."""
-    step = round(table.clock.step)
-    regular = not table.clock.dates or (table.clock.freq != "B" and table.clock.step < 27 * DAY)
-    inner = np.ones(max(len(table) - 1, 0), bool)
-    inner[table.starts[1:-1] - 1] = False
-    steps = np.diff(table.times)
-    whole = regular and bool(((steps[inner] > 0) & (steps[inner] % step == 0)).all())
-    missing = int((steps[inner] // step - 1).sum()) if whole else 0
-    if gaps == "fill" and not whole:
+    counts = _whole_steps(table)
+    if counts is None and gaps == "fill":
         raise ValueError(
             f"gaps='fill' needs times that lie whole steps of freq={table.clock.freq!r} apart within a series: "
             "pass gaps='keep', or the freq"
         )
-    if gaps == "keep" or not whole or (gaps == "auto" and missing > 0.2 * len(table)):
+    missing = 0 if counts is None else int((counts - 1).sum())
+    if counts is None or gaps == "keep" or (gaps == "auto" and missing > 0.2 * len(table)):
         return table
     if not missing:
         return replace(table, regular=True)
-    counts = np.where(inner, steps // step, 1)
     place = np.concatenate([[0], np.cumsum(counts)])  # where each row goes
     total = int(place[-1]) + 1
     source = np.full(total, -1)
     source[place] = np.arange(len(table))
     before = np.maximum.accumulate(source)
-    times = table.times[before] + step * (np.arange(total) - place[before])
+    times = table.clock.after(table.times[before], np.arange(total) - place[before])
     values = {}
     for name, column in table.values.items():
         new = column[before]
@@ -170,3 +164,16 @@ def _settle_gaps(table: Table, gaps: Gaps) -> Table:
         values[name] = new
     starts = np.append(place[table.starts[:-1]], total)
     return replace(table, starts=starts, times=times, values=values, regular=True)
+
+
+def _whole_steps(table: Table) -> np.ndarray | None:
+    """How many steps lie between a row and the next, 1 at the end of a series; None if some are not whole."""
+    steps = np.diff(table.times)
+    counts = np.rint(steps / table.clock.step).astype(np.int64)
+    inner = np.ones(len(steps), bool)
+    inner[table.starts[1:-1] - 1] = False
+    counts[~inner] = 1
+    if (counts < 1).any() or counts.max(initial=1) > 100_000:
+        return None
+    met = table.clock.after(table.times[:-1], counts) == table.times[1:]
+    return counts if bool(met[inner].all()) else None
