@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import torch
 
@@ -52,3 +54,24 @@ def test_no_rows_are_refused(name):
     law, y = misjudged(5, 1.0, seed=1)
     with pytest.raises(ValueError, match="y has no rows"):
         CALIBRATORS[name]().fit(law[:0], y[:0])
+
+
+@pytest.mark.parametrize("name", CALIBRATORS)
+def test_missing_outcomes_are_left_out(name):
+    """Those of half of the rows are missing: the correction is that of the other half."""
+    law, y = misjudged(600, 2.0, seed=1)
+    holes = y.clone()
+    holes[300:] = torch.nan
+    one, two = CALIBRATORS[name]().fit(law, holes).apply(law), CALIBRATORS[name]().fit(law[:300], y[:300]).apply(law)
+    torch.testing.assert_close(one.quantile([0.1, 0.9]), two.quantile([0.1, 0.9]))
+    nothing = CALIBRATORS[name]().fit(law, torch.full_like(y, torch.nan)).apply(law)
+    torch.testing.assert_close(nothing.mean, law.mean)
+    assert nothing.variance.isfinite().all()
+
+
+@pytest.mark.parametrize("name", CALIBRATORS)
+def test_a_calibrator_survives_json(name):
+    law, y = misjudged(200, 2.0, seed=1)
+    calibrator = CALIBRATORS[name]().fit(law, y)
+    again = CALIBRATORS[name](**json.loads(json.dumps(calibrator.to_dict())))
+    assert torch.equal(again.apply(law).quantile([0.1, 0.9]), calibrator.apply(law).quantile([0.1, 0.9]))

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -136,14 +137,14 @@ def test_results_are_written_in_every_format(run, folder, tmp_path, name):
     assert os.listdir(tmp_path) == [name]
 
 
-def test_a_pipeline_of_processes(folder):
+def test_a_pipeline_of_processes(run, folder):
     """Fit from standard input, predict from standard input, backtest to standard output; a reader that stops early."""
     text = (folder / "table.csv").read_text()
     fit = command("fit", "-", "-o", "piped", "--config", "settings.toml", input=text, cwd=folder)
     assert fit.returncode == 0, fit.stderr
     ahead = command("predict", "piped", "-", input=text, cwd=folder)
     assert ahead.returncode == 0, ahead.stderr
-    assert ahead.stdout == command("predict", "model", cwd=folder).stdout
+    assert ahead.stdout == run("predict", folder / "model").out
     assert ahead.stderr == ""
     shell = f"{sys.executable} -m itocast datasets get metro | head -n 2"
     head = subprocess.run(["bash", "-o", "pipefail", "-c", shell], capture_output=True, text=True, check=False)
@@ -223,7 +224,7 @@ def test_wide_tables(run, folder):
     for line in lines:
         done = run(*line.split())
         assert done.code == 0, (line, done.error)
-    assert len(run("long", "-", stdin=open("wide.csv").read()).table) == 400
+    assert len(run("long", "-", stdin=Path("wide.csv").read_text()).table) == 400
 
 
 def test_numbers_keep_their_digits(run, folder):

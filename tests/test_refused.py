@@ -119,7 +119,7 @@ def test_a_forecaster_refuses(settings, message):
 DATA = [
     (FRAME, {"freq": "hour"}, "freq='hour': expected a pandas offset such as 'h', '15min', 'D', 'B', 'W', 'MS'"),
     (WHOLE, {"freq": "h"}, "freq='h': expected a whole number"),
-    (WHOLE, {"freq": -1}, "freq=-1: expected a whole number of at least 1"),
+    (WHOLE, {"freq": -1}, "freq=-1: expected a whole number, at least 1"),
     (WHOLE, {"holidays": "US"}, "holidays='US' needs dates, and the table's times are whole numbers"),
     (FRAME, {"holidays": "Atlantis"}, "holidays='Atlantis': expected a country such as 'US', 'DE' or 'JP'"),
     (put("ds", 3, FRAME["ds"][3] + pd.Timedelta("7min")), {"gaps": "fill"},
