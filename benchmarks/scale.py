@@ -65,7 +65,8 @@ def main() -> None:
     if arguments.one:
         print(json.dumps(measure(**json.loads(arguments.one))))
         return
-    runs = [{"series": 200, "rows": rows, "window": 48, "horizon": 1, "epochs": 1} for rows in (50, 500, 5000, 10_000)]
+    shapes = ((20, 500), (200, 500), (200, 5000), (200, 10_000))
+    runs = [{"series": n, "rows": rows, "window": 48, "horizon": 1, "epochs": 1} for n, rows in shapes]
     runs.append({"series": 1000, "rows": 400, "window": 24, "horizon": 24, "epochs": None})  # type: ignore[dict-item]
     names = ("rows", "series", "horizon", "epochs", "fit", "epoch", "predict", "table", "peak")
     lines = ["| rows | series | horizon | epochs | fit (s) | one epoch (s) | µs a row and epoch | predict (s) "

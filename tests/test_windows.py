@@ -331,7 +331,7 @@ def test_the_windows_ahead_are_the_last_of_the_table():
      ("YE", True, 1, 10), ("1", False, 1, 10), ("1", False, 100, 30)],
 )  # fmt: skip
 def test_the_default_window_follows_season_and_horizon(freq, dates, horizon, window):
-    assert default_window(Clock(freq, dates), horizon) == window
+    assert default_window(Clock(freq, dates), horizon, 2000) == window
 
 
 @pytest.mark.parametrize(

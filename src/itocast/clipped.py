@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from itocast.forecast import Forecast
+from itocast.transformed import Transformed
 
 SUPPORTS = {"real": (-math.inf, math.inf), "positive": (0.0, math.inf), "unit": (0.0, 1.0)}
 
@@ -19,7 +20,8 @@ class Clipped(Forecast):
     """The law of min(max(Y, low), high) where Y follows `base`: the ends may carry a share of the probability.
 
     No quantile is further from a target inside the range than before, so neither pinball loss nor CRPS can grow.
-    The moments of each component are those of a clipped Gaussian, in closed form. `log_prob` is the logarithm of a
+    The moments of each component are those of a clipped Gaussian, in closed form (of a Transformed law, by quadrature).
+    `log_prob` is the logarithm of a
     probability at the ends, of a density between them, and -∞ beyond.
 
     >>> law = Clipped(Forecast([[[[0.0]]]], [[[[1.0]]]]), 0.0, math.inf)
@@ -46,6 +48,8 @@ class Clipped(Forecast):
         raise TypeError("a clipped law has fixed ends: scale and shift its base before clipping")
 
     def moments(self) -> tuple[Tensor, Tensor]:
+        if isinstance(self.base, Transformed):
+            return self.base.clipped_moments(self.low, self.high)
         mean, variance = (part.double() for part in self.base.moments())
         deviation = variance.sqrt()
         under_low, at_low, tail_low = _normal(self.low, mean, deviation)

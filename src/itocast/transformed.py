@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -73,6 +74,10 @@ class Transformed(Forecast):
         return Transformed(self.base, self.warp, self.scale * scale, self.shift * scale + shift)
 
     def moments(self) -> tuple[Tensor, Tensor]:
+        return self.clipped_moments(-math.inf, math.inf)
+
+    def clipped_moments(self, low: float, high: float) -> tuple[Tensor, Tensor]:
+        """Mean and variance of each component, its values kept inside a range."""
         nodes, weights = np.polynomial.hermite_e.hermegauss(32)
         deviation = (0.5 * self.log_variances.double()).exp()
 
@@ -80,7 +85,7 @@ class Transformed(Forecast):
             total = torch.zeros_like(deviation)
             for node, weight in zip(nodes, weights / weights.sum(), strict=True):
                 u = (self.means.double() + node * deviation).movedim(-1, 0)  # components before (…, horizon, targets)
-                total += weight * value(self._inverse(u).movedim(0, -1))
+                total += weight * value(self._inverse(u).movedim(0, -1).clamp(low, high))
             return total
 
         mean = expected(lambda y: y)

@@ -74,8 +74,9 @@ class Preparation:
         seen = table if until is None else table.until(until)
         if len(seen) < 2:
             raise ValueError(f"the training part has {len(seen)} rows: expected at least 2")
+        window = window or default_window(table.clock, horizon, int(np.median(np.diff(seen.starts))))
         self = cls(
-            table.columns, table.clock, window or default_window(table.clock, horizon), horizon, data,
+            table.columns, table.clock, window, horizon, data,
             scalers={}, scales=scales(seen),
             categories={name: _most_common(v) for name, v in seen.values.items() if v.dtype == object},
             identity=[str(i) for i in seen.ids] if data.identity and 2 <= len(seen.ids) <= CATEGORIES else [],
@@ -219,14 +220,18 @@ class Preparation:
         })  # fmt: skip
 
 
-def default_window(clock: Clock, horizon: int) -> int:
+def default_window(clock: Clock, horizon: int, rows: int) -> int:
     """As many lags as the shortest cycle has steps, or as the horizon if that is longer, up to three cycles.
 
-    >>> default_window(Clock("h"), 24), default_window(Clock("D"), 14), default_window(Clock("1", dates=False), 1)
-    (24, 14, 10)
+    At most half of what a series of so many `rows` can spare, so that most series give whole windows.
+
+    >>> [default_window(Clock(freq), horizon, 1000) for freq, horizon in (("h", 1), ("h", 48), ("D", 14), ("YS", 1))]
+    [24, 48, 14, 10]
+    >>> default_window(Clock("h"), horizon=6, rows=30)
+    12
     """
     season = max(clock.season(), 10 if clock.season() < 5 else 5)
-    return min(max(season, horizon), 3 * season)
+    return max(1, min(max(season, horizon), 3 * season, (rows - horizon) // 2))
 
 
 def _unrounded(table: Table, rounding: np.ndarray) -> np.ndarray:
