@@ -26,6 +26,7 @@ from itocast.training import History, Training, fit, nll, predict
 
 Build = Callable[..., Model]
 MOST = 4000  # windows that early stopping and calibration look at, evenly spaced
+CELLS = 24_000  # forecasts of one step and target that calibration looks at: what fits into memory
 ENOUGH = 50  # new windows without which an update leaves the calibration as it is
 
 
@@ -65,21 +66,16 @@ class Fitted:
         training = _training(recipe, len(train))
         model = recipe.build(train.sizes, seed=recipe.seed)
         history = fit(model, train, validation, training, recipe.seed, checkpoint)
-        fitted = cls(
-            recipe,
-            preparation,
-            model,
-            history,
-            None,
-            Dependence.none(recipe.horizon, len(table.columns.targets)),
-            context(table, preparation.window + 1),
-        )
+        independent = Dependence.none(recipe.horizon, len(table.columns.targets))
+        last = context(table, preparation.window + 1)
+        fitted = cls(recipe, preparation, model, history, None, independent, last)
         fitted.calibrate(validation)
         return fitted
 
     def calibrate(self, windows: Windows) -> None:
         """Learn from forecasts that were not trained on how to correct later ones and how their steps move together."""
         self.calibrator = None
+        windows = windows.thin(max(ENOUGH, CELLS // (windows.horizon * len(self.preparation.columns.targets))))
         law, y = self.law(windows, clipped=False), windows.actuals()
         if self.recipe.calibration:
             self.calibrator = CALIBRATORS[self.recipe.calibration]().fit(law, y)

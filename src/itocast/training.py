@@ -118,7 +118,7 @@ def fit(
     history = History()
     optimiser = _optimiser(model, settings)
     best = _copy(model)
-    run = _fingerprint(model, settings, seed, train, validation)
+    run = _fingerprint(model, settings, seed, train, validation) if checkpoint else {}
     if checkpoint and Path(checkpoint).exists():
         history, best = _resume(Path(checkpoint), run, model, optimiser)
     try:
