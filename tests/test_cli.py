@@ -436,3 +436,15 @@ def test_version(run):
     import itocast
 
     assert run("--version").out.strip() == itocast.__version__
+
+
+def test_update_moves_the_model_on(run, folder):
+    frame = pd.read_csv(folder / "table.csv")
+    old, new, few = frame[: len(frame) // 2], frame[len(frame) // 2 :], frame[len(frame) // 2 :][:1]
+    for name, part in (("old", old), ("new", new), ("few", few)):
+        part.to_csv(f"{name}.csv", index=False)
+    assert run("fit", "old.csv", "-o", "m", "--config", folder / "settings.toml").code == 0
+    assert "too few new rows to train on" in run("update", "m", "few.csv").out
+    assert run("predict", "m").table["ds"][0] > few["ds"].iloc[0]
+    assert "trained on for 1 epochs" in run("update", "m", "new.csv").out
+    assert run("predict", "m").table["ds"][0] > frame["ds"].iloc[-1]

@@ -148,6 +148,17 @@ def evaluate(
 
 
 @app.command()
+def update(model: Model, data: Source, threads: Threads = 1) -> None:
+    """Go on from a model with new rows, and write it in place."""
+    _use(threads)
+    forecaster = _load(model)
+    history = forecaster.update(_frame(data))
+    forecaster.save(model)
+    done = f"trained on for {len(history.epochs)} epochs" if history.epochs else "too few new rows to train on"
+    print(f"{model}: forecasts now start after the new rows; {done}")
+
+
+@app.command()
 def long(
     data: Source, output: Output = "-", time: Annotated[str, typer.Option(help="Column of times; '' for none.")] = "ds"
 ) -> None:

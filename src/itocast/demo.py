@@ -45,9 +45,9 @@ def run(
     frame = sources.load("metro").drop_duplicates(schema["time"], keep="last")  # an hour whose weather changed is twice
     frame = frame.tail(rows or len(frame)).reset_index(drop=True)
     cut = round(0.8 * len(frame))
-    console.print(f"{source.title}.")
-    console.print(f"{len(frame):,} hours, of which some are missing: the next one from the 24 before it, its time and")
-    console.print(f"the weather so far. The last {len(frame) - cut:,} are the test part.")
+    console.print(f"{source.title}.", soft_wrap=True)
+    console.print(f"{len(frame):,} rows, some hours are missing. Forecast: the next hour, from 24 rows, its time and")
+    console.print(f"the weather so far. Test part: the last {len(frame) - cut:,} rows.")
     results: dict[str, Result] = {}
     try:
         for name, model in COMPARED.items():
