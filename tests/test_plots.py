@@ -54,7 +54,7 @@ def test_calibration_names_every_forecast_with_its_error(law):
     y = law.sample(1, seed=0)[0]
     ax = plots.plot_calibration({"one": law, "two": law.affine(3.0, 0.0)}, y)
     chance, one, two = labels(ax)
-    assert chance == "95 % by chance"
+    assert chance == "calibrated, 95 % of the time"
     assert one.startswith("one (CWCE ")
     assert two.startswith("two (CWCE ")
     assert (ax.get_xlim(), ax.get_ylim()) == ((0, 100), (0, 100))
