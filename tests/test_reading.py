@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from conftest import tiny
 
 from itocast import long
 from itocast.data.columns import MISSING, open_frame
@@ -398,3 +399,11 @@ def test_a_series_may_be_called_like_the_target():
 def test_an_open_file_that_is_no_table_is_refused():
     with pytest.raises(ValueError, match="the input is not a CSV file that can be read"):
         open_frame(io.StringIO(""))
+
+
+def test_days_of_a_polars_frame_come_back_as_days():
+    days = [dt.date(2024, 1, 1) + dt.timedelta(days=i) for i in range(60)]
+    frame = pl.DataFrame({"ds": days, "y": [float(i % 7) for i in range(60)]})
+    forecaster = tiny(horizon=2).fit(frame)
+    assert forecaster.predict()["ds"].to_list() == [dt.date(2024, 3, 1), dt.date(2024, 3, 2)]
+    assert forecaster.backtest(frame)["cutoff"].dtype == pl.Date

@@ -26,7 +26,13 @@ def plot_calibration(laws: dict[str, Forecast], y: Any, ax: Axes | None = None) 
     rows = next(iter(laws.values())).check(y).numel()
     chance = 1.96 * np.sqrt(p * (1 - p) / rows)
     ax.fill_between(
-        100 * p, 100 * (p - chance), 100 * (p + chance), color=GREY, alpha=0.25, lw=0, label="calibrated, 95 % of the time"
+        100 * p,
+        100 * (p - chance),
+        100 * (p + chance),
+        color=GREY,
+        alpha=0.25,
+        lw=0,
+        label="calibrated, 95 % of the time",
     )
     ax.plot([0, 100], [0, 100], color=GREY, lw=0.8, ls="--")
     for (name, law), colour in zip(laws.items(), cycle((BLUE, ORANGE, GREEN, PURPLE, BLACK)), strict=False):

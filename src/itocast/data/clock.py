@@ -35,6 +35,7 @@ class Clock:
     freq: str
     dates: bool = True
     zone: str | None = None
+    days: bool = False  # times came as days without a time of day, and go out as such
 
     @classmethod
     def infer(cls, times: np.ndarray, starts: np.ndarray, zone: str | None, dates: bool) -> Clock:

@@ -33,6 +33,8 @@ def build(columns: dict[str, np.ndarray], kind: Kind, clock: Clock, times: tuple
     if clock.dates:
         plain |= {name: columns[name].astype("datetime64[us]") for name in times}
     frame = nw.from_dict(plain, backend=kind)
+    if clock.days:
+        return frame.with_columns(*(nw.col(name).cast(nw.Date) for name in times)).to_native()
     if clock.zone:
         zoned = [nw.col(name).dt.replace_time_zone("UTC").dt.convert_time_zone(clock.zone) for name in times]
         frame = frame.with_columns(*zoned)

@@ -54,7 +54,8 @@ def read_table(
         named = (
             Clock.named(freq, zone, dates) if freq is not None else Clock.infer(table.times, table.starts, zone, dates)
         )
-        table = replace(table, clock=named)
+        days = columns.time is not None and frame[columns.time].dtype == nw.Date
+        table = replace(table, clock=replace(named, days=days))
     return _settle_gaps(table, gaps)
 
 
