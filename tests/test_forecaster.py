@@ -357,10 +357,9 @@ def test_scores_agree_with_the_columns_of_the_backtest(single):
         assert scores[scores["of"] == str(step)]["coverage_80"].item() == pytest.approx(share)
 
 
-def test_a_long_evaluation_looks_at_evenly_spaced_cutoffs(single, monkeypatch):
+def test_a_long_evaluation_looks_at_evenly_spaced_cutoffs(single):
     frame, fc = single
-    monkeypatch.setattr(forecaster, "SCORED", 60)
-    scores = fc.evaluate(frame, start=0.2)
+    scores = fc.evaluate(frame, start=0.2, most=60)
     assert scores["forecasts"].tolist() == [60, 20, 20, 20]
 
 

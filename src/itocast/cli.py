@@ -249,15 +249,17 @@ def _report(forecaster: Any, frame: Any, output: Path, data: str) -> None:
     console.print(
         f"{series:,} series of {target}, a row every {prepared.clock.freq}; {prepared.window} rows back, "
         f"{prepared.horizon} ahead; {fitted.parameters:,} parameters, {len(history.epochs)} epochs "
-        f"({history.stopped}, best {history.best}) in {history.seconds:.0f} s.",
+        f"({history.stopped}, best {history.best}), trained in {history.seconds:.0f} s.",
         highlight=False, soft_wrap=True,
     )  # fmt: skip
-    scores = forecaster.evaluate(frame, start=1 - prepared.data.validation)
+    scores = forecaster.evaluate(frame, start=1 - prepared.data.validation, most=4000)
     shown = {
         "RMSE": "rmse", "CRPS": "crps", "NLL": "nll", "CWCE": "cwce", "EPIW": "epiw", "in 80 %": "coverage_80",
         "in 95 %": "coverage_95",
     }  # fmt: skip
-    grid = Table("held out", *shown)
+    grid = Table("held out")
+    for name in shown:
+        grid.add_column(name, justify="right")
     for row in scores.to_dict("records")[: 1 + (prepared.horizon if prepared.horizon > 1 else 0)]:
         if row["by"] == "step" and int(row["of"]) not in (1, prepared.horizon):
             continue
@@ -273,7 +275,9 @@ def _report(forecaster: Any, frame: Any, output: Path, data: str) -> None:
 
 
 def _figure(name: str, value: float) -> str:
-    return f"{100 * value:.1f} %" if name.startswith("coverage") else f"{value:.4g}"
+    if name.startswith("coverage"):
+        return f"{100 * value:.1f} %"
+    return f"{value:.2f}" if name in ("nll", "cwce") else f"{value:.4g}"
 
 
 def run() -> None:

@@ -26,7 +26,6 @@ from itocast.models import MODELS, Model
 from itocast.training import History, Training
 
 CHUNK = 4000  # forecasts of one step and target whose laws are in memory at once
-SCORED = 10_000  # forecasts of one step and target that `evaluate` looks at
 
 
 class Forecaster:
@@ -157,18 +156,19 @@ class Forecaster:
         [(fitted, windows)] = self._tests(self._read(df)[0], start, step, refit=False)
         return fitted.law(windows), windows.actuals()
 
-    def evaluate(self, df: Any, start: Any = 0.8, step: int = 1, refit: bool | int = False) -> Any:
+    def evaluate(self, df: Any, start: Any = 0.8, step: int = 1, refit: bool | int = False, most: int = 10_000) -> Any:
         """Every metric of a backtest: over all forecasts, for each horizon step and for each series.
 
-        Columns: by ("all", "step", "series"), of, forecasts, and one for each metric. At most 10,000 forecasts are
+        Columns: by ("all", "step", "series"), of, forecasts, and one for each metric. At most so many forecasts are
         scored, of cutoffs that are evenly spaced.
         """
         table = self._read(df)[0]
         scored, series = [], []
         tests = list(self._tests(table, start, step, refit))
-        most = max(1, SCORED // (len(tests) * self.recipe.horizon * len(table.columns.targets)))
+        each = len(tests) * self.recipe.horizon * len(table.columns.targets)
+        cutoffs = max(1, whole("most", most) // each)
         for fitted, windows in tests:
-            for part in windows.thin(most).chunks(_rows(windows)):
+            for part in windows.thin(cutoffs).chunks(_rows(windows)):
                 scored.append(metrics.score(fitted.law(part), part.actuals()))
                 series.append(table.ids[table.series[part.origins.numpy()]])
         columns = results.scores(Scored.cat(scored, [len(part) for part in series]), np.concatenate(series))
