@@ -326,7 +326,7 @@ WRONG = [
     (1, "fit {table} --gaps no", "gaps='no': input should be 'auto', 'fill' or 'keep'"),
     (1, "fit {table} --freq hour", "freq='hour': expected a pandas offset"),
     (1, "fit {table} --config no.toml", "config='no.toml': there is no such file"),
-    (1, "predict nowhere", "nowhere holds no manifest.json: it is not a saved model"),
+    (1, "predict nowhere", "nowhere: there is no such folder"),
     (1, "predict {model} -o out.xlsx", "output='out.xlsx': expected a name that ends with .csv, .csv.gz, .parquet"),
     (1, "predict {model} --level wide", "level='wide': expected numbers separated by commas"),
     (1, "predict {model} --level 0.8", "level=0.8: expected a percentage from 1 to below 100"),
@@ -446,5 +446,5 @@ def test_update_moves_the_model_on(run, folder):
     assert run("fit", "old.csv", "-o", "m", "--config", folder / "settings.toml").code == 0
     assert "too few new rows to train on" in run("update", "m", "few.csv").out
     assert run("predict", "m").table["ds"][0] > few["ds"].iloc[0]
-    assert "trained on for 1 epochs" in run("update", "m", "new.csv").out
+    assert "trained on for 1 epoch" in run("update", "m", "new.csv").out
     assert run("predict", "m").table["ds"][0] > frame["ds"].iloc[-1]

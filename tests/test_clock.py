@@ -296,3 +296,9 @@ def test_holidays_need_dates_and_a_country():
         Clock("D").holidays(instants(["2024-07-04"]), "Atlantis")
     with pytest.raises(ValueError, match="holidays='US' needs dates, and the table's times are whole numbers"):
         Clock("1", dates=False).holidays(np.array([1]), "US")
+
+
+def test_where_no_step_is_common_the_middle_one_counts():
+    steps = np.random.default_rng(0).exponential(1200e6, 500).astype(np.int64)  # 20 minutes on average
+    clock = Clock.infer(np.cumsum(steps), np.array([0, 500]), None, dates=True)
+    assert clock.step == pytest.approx(np.median(steps[1:]), rel=1e-6)

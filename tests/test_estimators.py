@@ -179,7 +179,7 @@ def test_storage_says_what_is_wrong(fitted, tmp_path):
         SDEClassifier.load(tmp_path)
     with pytest.raises(NotFittedError):
         SDERegressor().save(tmp_path)
-    with pytest.raises(StorageError, match="holds no manifest"):
+    with pytest.raises(StorageError, match="there is no such folder"):
         SDERegressor.load(tmp_path / "elsewhere")
 
 

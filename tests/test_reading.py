@@ -407,3 +407,13 @@ def test_days_of_a_polars_frame_come_back_as_days():
     forecaster = tiny(horizon=2).fit(frame)
     assert forecaster.predict()["ds"].to_list() == [dt.date(2024, 3, 1), dt.date(2024, 3, 2)]
     assert forecaster.backtest(frame)["cutoff"].dtype == pl.Date
+
+
+def test_offsets_that_change_are_taken_in_utc():
+    """What pandas writes of a zone whose clocks change."""
+    times = pd.date_range("2024-03-30", periods=72, freq="h", tz="Europe/Berlin")
+    frame = pd.DataFrame({"t": times.astype(str), "y": np.arange(72.0)})
+    table = read_table(frame, ONE)
+    assert (table.clock.zone, table.clock.freq) == ("UTC", "h")
+    assert table.clock.index(table.times)[0] == times[0]
+    assert table.regular

@@ -121,7 +121,7 @@ def test_every_flipped_bit_of_the_manifest_is_noticed(folder):
 
 
 def test_no_such_folder(tmp_path):
-    with pytest.raises(StorageError, match="holds no manifest"):
+    with pytest.raises(StorageError, match="there is no such folder"):
         Fitted.load(tmp_path / "nowhere")
 
 

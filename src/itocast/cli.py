@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,7 +18,7 @@ Model = Annotated[Path, typer.Argument(help="The folder that fit wrote.")]
 Output = Annotated[str, typer.Option("--output", "-o", help="A .csv, .csv.gz, .parquet or .json file; - for CSV here.")]
 Levels = Annotated[str, typer.Option(help="Central intervals in percent, separated by commas.")]
 Quantiles = Annotated[str, typer.Option(help="Probabilities, separated by commas.")]
-Start = Annotated[str, typer.Option(help="Where the test part begins: a share of the rows, or a time.")]
+Start = Annotated[str, typer.Option(help="What comes after it is forecast: a share of the rows, or a time.")]
 Step = Annotated[int, typer.Option(min=1, help="Rows from one cutoff to the next.")]
 Refit = Annotated[int, typer.Option(min=0, help="Fit anew after so many cutoffs; 0: never.")]
 Threads = Annotated[int, typer.Option(min=1, help="Processor threads to use.")]
@@ -53,7 +54,7 @@ def demo(
 def fit(
     data: Source,
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the model.")] = Path("model"),
-    horizon: Annotated[int | None, typer.Option(min=1, help="Steps to forecast.")] = None,
+    horizon: Annotated[int | None, typer.Option(min=1, help="Steps to forecast. [default: 1]")] = None,
     window: Annotated[int | None, typer.Option(min=1, help="Rows to look back; by default from the data.")] = None,
     target: Annotated[str | None, typer.Option(help="Column to forecast, or several with commas. [default: y]")] = None,
     time: Annotated[str | None, typer.Option(help="Column of times; '' for rows in order. [default: ds]")] = None,
@@ -76,6 +77,7 @@ def fit(
 ) -> None:
     """Learn from a table, write the model, and say how well it did on the newest rows."""
     from itocast.config import Config
+    from itocast.console import report
     from itocast.storage import check_folder
 
     check_folder(output)
@@ -94,7 +96,7 @@ def fit(
     forecaster.save(output)
     if checkpoint:
         checkpoint.unlink(missing_ok=True)
-    _report(forecaster, frame, output, data)
+    report(forecaster, frame, output, data)
 
 
 @app.command()
@@ -150,11 +152,13 @@ def evaluate(
 @app.command()
 def update(model: Model, data: Source, threads: Threads = 1) -> None:
     """Go on from a model with new rows, and write it in place."""
+    from itocast.console import count
+
     _use(threads)
     forecaster = _load(model)
     history = forecaster.update(_frame(data))
     forecaster.save(model)
-    done = f"trained on for {len(history.epochs)} epochs" if history.epochs else "too few new rows to train on"
+    done = f"trained on for {count(len(history.epochs), 'epoch')}" if history.epochs else "too few new rows to train on"
     print(f"{model}: forecasts now start after the new rows; {done}")
 
 
@@ -162,7 +166,7 @@ def update(model: Model, data: Source, threads: Threads = 1) -> None:
 def long(
     data: Source, output: Output = "-", time: Annotated[str, typer.Option(help="Column of times; '' for none.")] = "ds"
 ) -> None:
-    """Turn a wide table, one column a series, into one with the columns unique_id, ds and y."""
+    """Turn a wide table, one column a series, into a long one: unique_id, the column of times, and y."""
     from itocast.data import frames, reading
 
     frames.check_name(output)
@@ -237,47 +241,10 @@ def _start(text: str) -> float | str:
     return share if 0 < share < 1 else text
 
 
-def _report(forecaster: Any, frame: Any, output: Path, data: str) -> None:
-    """What was learned from, how it went, the scores of the newest rows, and what to do next."""
-    from rich.console import Console
-    from rich.table import Table
-
-    fitted = forecaster.fitted
-    prepared, history = fitted.preparation, fitted.history
-    console = Console()
-    series, target = len(prepared.scales), ", ".join(prepared.columns.targets)
-    console.print(
-        f"{series:,} series of {target}, a row every {prepared.clock.freq}; {prepared.window} rows back, "
-        f"{prepared.horizon} ahead; {fitted.parameters:,} parameters, {len(history.epochs)} epochs "
-        f"({history.stopped}, best {history.best}), trained in {history.seconds:.0f} s.",
-        highlight=False, soft_wrap=True,
-    )  # fmt: skip
-    scores = forecaster.evaluate(frame, start=1 - prepared.data.validation, most=4000)
-    shown = {
-        "RMSE": "rmse", "CRPS": "crps", "NLL": "nll", "CWCE": "cwce", "EPIW": "epiw", "in 80 %": "coverage_80",
-        "in 95 %": "coverage_95",
-    }  # fmt: skip
-    grid = Table("held out")
-    for name in shown:
-        grid.add_column(name, justify="right")
-    for row in scores.to_dict("records")[: 1 + (prepared.horizon if prepared.horizon > 1 else 0)]:
-        if row["by"] == "step" and int(row["of"]) not in (1, prepared.horizon):
-            continue
-        name = "all" if row["by"] == "all" else f"step {row['of']}"
-        grid.add_row(name, *(_figure(name, row[name]) for name in shown.values()))
-    console.print(grid)
-    console.print(
-        f"The newest {100 * prepared.data.validation:.0f} % of the rows: not trained on, but they chose the epoch and "
-        f"the calibration. Next:\n  itocast predict {output} -o forecast.csv\n"
-        f"  itocast backtest {output} {'DATA' if data == '-' else data} -o backtest.csv",
-        highlight=False, markup=False, soft_wrap=True,
-    )  # fmt: skip
-
-
-def _figure(name: str, value: float) -> str:
-    if name.startswith("coverage"):
-        return f"{100 * value:.1f} %"
-    return f"{value:.2f}" if name in ("nll", "cwce") else f"{value:.4g}"
+def _options(message: str) -> str:
+    """What an argument of Python that a message names is called here."""
+    named = re.search(r"(?:pass|with) (\w+)=", message)
+    return f" (here an option: --{named[1]})" if named else ""
 
 
 def run() -> None:
@@ -294,5 +261,5 @@ def run() -> None:
     except BrokenPipeError:  # the reader of standard output has seen enough
         sys.stderr.close()
     except (ValueError, TypeError, ArithmeticError, OSError, ImportError) as error:
-        Console(stderr=True).print(Text.assemble(("Error: ", "red"), str(error)), soft_wrap=True)
+        Console(stderr=True).print(Text.assemble(("Error: ", "red"), str(error), _options(str(error))), soft_wrap=True)
         raise SystemExit(1) from None

@@ -76,7 +76,10 @@ class Config(Settings):
             for parent in parents:
                 inner = inner.setdefault(parent, {})
             inner[last] = value
-        return cls(**values)
+        try:
+            return cls(**values)
+        except ValueError as error:
+            raise ValueError(f"config={str(path)!r}: {error}" if path else str(error)) from None
 
     def forecaster(self) -> Forecaster:
         """A forecaster of these settings."""

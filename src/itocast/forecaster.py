@@ -73,6 +73,16 @@ class Forecaster:
             raise ValueError("the forecaster is not fitted: call fit(df) first, or Forecaster.load(folder)")
         return self._fitted
 
+    def __repr__(self) -> str:
+        if self._fitted is None:
+            return f"Forecaster(horizon={self.recipe.horizon}), not fitted"
+        prepared = self._fitted.preparation
+        targets, series = ", ".join(prepared.columns.targets), len(prepared.scales)
+        return (
+            f"Forecaster(horizon={prepared.horizon}, window={prepared.window}), fitted on {series:,} series of "
+            f"{targets}, a row every {prepared.clock.freq}"
+        )
+
     def fit(
         self, df: Any, target: str | Sequence[str] = "y", time: str | None = "ds", id: str | None = "unique_id",
         past: Sequence[str] = (), future: Sequence[str] = (), static: Sequence[str] = (),
@@ -96,7 +106,10 @@ class Forecaster:
             raise ValueError("target is empty: name at least one column to forecast")
         for argument, name in (("id", columns.id), ("time", columns.time)):
             if name and results.is_reserved(name):
-                raise ValueError(f"{argument} names column {name!r}, as a column of forecasts is named: rename it")
+                raise ValueError(
+                    f"{argument} names column {name!r}, but forecasts have columns {', '.join(results.NAMES)}, lo-, "
+                    "hi- and q- of their own: rename it"
+                )
         if time == "ds" and time not in frame.columns:
             raise ValueError(
                 f"time names column 'ds', which is not in the table: its columns are {', '.join(frame.columns)}; "
@@ -139,8 +152,9 @@ class Forecaster:
     ) -> Any:  # fmt: skip
         """Forecasts from every `step`-th row after `start`, from true lags, beside what happened.
 
-        `start` is a share of the rows or a time. With `refit` everything is fitted anew on the rows up to a cutoff, at
-        each (True) or at every so many of them. Adds the columns cutoff, step and y to those of `predict`.
+        `start` is a share of the rows or a time: all that comes after it is forecast. With `refit` everything is fitted
+        anew on the rows up to a cutoff, at each (True) or at every so many of them. Adds the columns cutoff, step and y
+        to those of `predict`.
         """
         levels, shares = percentages("level", level), probabilities("quantiles", quantiles)
         table = self._read(df)[0]
@@ -175,7 +189,12 @@ class Forecaster:
         return frames.build(columns, frames.kind_of(df), table.clock, ())
 
     def update(self, df: Any) -> History:
-        """Go on from the fitted state with new rows; see `itocast.fitted.Fitted.update`."""
+        """Go on from the fitted state with new rows: forecasts then start after them.
+
+        All but the newest fifth of the rows are trained on for a while; that fifth must hold a whole horizon. It
+        calibrates anew, and weights that are worse on it are not taken. Scales and categories stay. Returns what
+        happened: a history without epochs if there were too few rows to train on.
+        """
         return self.fitted.update(self._read(df)[0])
 
     def save(self, folder: str | Path) -> None:
@@ -209,9 +228,11 @@ class Forecaster:
         low, high = SUPPORTS[self.recipe.support]
         outside = np.any((table.y < low) | (table.y > high), axis=1)
         if outside.any():
+            value = table.y[outside][0]
             raise ValueError(
-                f"support={self.recipe.support!r} and a target is below {low:g} or above {high:g} in "
-                f"{rows_text(outside)} (in the order of series and time): correct them, or use another support"
+                f"support={self.recipe.support!r} means {'0 and above' if high > 1 else '0 to 1'}, but "
+                f"{', '.join(table.columns.targets)} is outside in {rows_text(outside)} (in the order of series and "
+                f"time); the first reads {', '.join(f'{one:g}' for one in value)}: correct them, or use another support"
             )
         return table.known()
 

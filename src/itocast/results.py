@@ -14,12 +14,12 @@ from itocast.forecast import Forecast, central
 from itocast.metrics import METRICS, Scored
 
 Frame = dict[str, np.ndarray]
+NAMES = ("mean", "median", "aleatoric", "epistemic", "cutoff", "step", "y", "path", "target")
 
 
 def is_reserved(name: str) -> bool:
     """Whether a column of results may have this name."""
-    fixed = ("mean", "median", "aleatoric", "epistemic", "cutoff", "step", "y", "path", "target")
-    return name in fixed or name.startswith(("lo-", "hi-", "q-"))
+    return name in NAMES or name.startswith(("lo-", "hi-", "q-"))
 
 
 def index(table: Table, windows: Windows) -> Frame:

@@ -85,6 +85,8 @@ def other_version(folder: str | Path, manifest: dict[str, Any], error: Exception
 
 
 def _read_manifest(path: Path) -> dict[str, Any]:
+    if not path.parent.is_dir():
+        raise StorageError(f"{path.parent}: there is no such folder; name the one given to save")
     if not path.is_file():
         raise StorageError(f"{path.parent} holds no {MANIFEST}: it is not a saved model; name the folder given to save")
     try:

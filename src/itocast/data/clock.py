@@ -41,6 +41,8 @@ class Clock:
     def infer(cls, times: np.ndarray, starts: np.ndarray, zone: str | None, dates: bool) -> Clock:
         """The most common step between the rows of a series, by the calendar where steps are months or working days.
 
+        Where no step is common, the middle one.
+
         >>> days = pd.to_datetime(["2024-01-31", "2024-02-29", "2024-03-31"]).as_unit("us").asi8
         >>> Clock.infer(days, np.array([0, 3]), None, dates=True).freq
         'ME'
@@ -51,7 +53,8 @@ class Clock:
         if not len(steps):
             return cls("D" if dates else "1", dates, zone)
         distinct, counts = np.unique(steps, return_counts=True)
-        step = int(distinct[counts.argmax()])
+        common = counts.max() >= 0.3 * len(steps)
+        step = int(distinct[counts.argmax()] if common else np.median(steps))
         if not dates:
             return cls(str(step), dates)
         return cls(_calendar_freq(step, cls("D", True, zone).index(times)) or _tick(step), dates, zone)

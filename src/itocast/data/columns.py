@@ -62,7 +62,11 @@ def _read_csv(source: Path | IO[Any], name: str) -> pd.DataFrame:
     """ "NA" and "None" may be names: what is missing in a column of numbers is settled in `numbers`."""
     try:
         frame = pd.read_csv(source, keep_default_na=False, na_values=[""], low_memory=False)
-    except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError, OSError, EOFError) as error:
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{name} is not a CSV file in UTF-8: {error.reason} at byte {error.start}; save it so"
+        ) from None
+    except (pd.errors.ParserError, pd.errors.EmptyDataError, OSError, EOFError) as error:
         raise ValueError(f"{name} is not a CSV file that can be read: {str(error).strip()}") from None
     if len(frame.columns) == 1 and any(mark in str(frame.columns[0]) for mark in ";\t|"):
         raise ValueError(
@@ -134,10 +138,8 @@ def _dates(column: nw.Series, name: str) -> pd.DatetimeIndex:
             index = pd.DatetimeIndex(pd.to_datetime(texts, errors="coerce", format="ISO8601"))
             if index.isna().any():
                 index = pd.DatetimeIndex(pd.to_datetime(texts, errors="coerce"))
-        except ValueError:  # offsets that change, as with daylight saving
-            raise ValueError(
-                f"time column {name!r} mixes offsets from UTC: convert it, pandas.to_datetime(column, utc=True)"
-            ) from None
+        except ValueError:  # offsets from UTC that change, as with daylight saving
+            index = pd.DatetimeIndex(pd.to_datetime(texts, errors="coerce", utc=True))
     bad = np.asarray(index.isna())
     if bad.any():
         raise ValueError(

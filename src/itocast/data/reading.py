@@ -67,7 +67,10 @@ def long(frame: Any, time: str | None = "ds", id: str = "unique_id", target: str
     """
     wide = read.open_frame(frame)
     if time is not None and time not in wide.columns:
-        raise ValueError(f"time names column {time!r}, which is not in the table: its columns are {_list(wide)}")
+        raise ValueError(
+            f"time names column {time!r}, which is not in the table: its columns are {_list(wide)}; pass time=, or "
+            "time=None to count rows"
+        )
     if time is None:
         wide, time = wide.with_row_index("ds"), "ds"
     melted = wide.unpivot(index=time, variable_name=" id", value_name=" target")  # a column may be called y

@@ -1,0 +1,60 @@
+"""What the command line prints after a fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from itocast.forecaster import Forecaster
+
+
+def count(number: int, thing: str) -> str:
+    """A number of things.
+
+    >>> count(1, "epoch"), count(1200, "epoch")
+    ('1 epoch', '1,200 epochs')
+    """
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+def report(forecaster: Forecaster, frame: Any, output: Path, data: str) -> None:
+    """What was learned from, how it went, the scores of the newest rows, and what to do next."""
+    fitted = forecaster.fitted
+    prepared, history = fitted.preparation, fitted.history
+    console = Console()
+    series, target = len(prepared.scales), ", ".join(prepared.columns.targets)
+    console.print(
+        f"{series:,} series of {target}, a row every {prepared.clock.freq}; {prepared.window} rows back, "
+        f"{prepared.horizon} ahead; {fitted.parameters:,} parameters, {count(len(history.epochs), 'epoch')} "
+        f"({history.stopped}, best {history.best}), trained in {history.seconds:.0f} s.",
+        highlight=False, soft_wrap=True,
+    )  # fmt: skip
+    scores = forecaster.evaluate(frame, start=1 - prepared.data.validation, most=4000)
+    shown = {
+        "RMSE": "rmse", "CRPS": "crps", "NLL": "nll", "CWCE": "cwce", "EPIW": "epiw", "in 80 %": "coverage_80",
+        "in 95 %": "coverage_95",
+    }  # fmt: skip
+    grid = Table("held out")
+    for name in shown:
+        grid.add_column(name, justify="right")
+    for row in scores.to_dict("records")[: 1 + (prepared.horizon if prepared.horizon > 1 else 0)]:
+        if row["by"] == "step" and int(row["of"]) not in (1, prepared.horizon):
+            continue
+        name = "all" if row["by"] == "all" else f"step {row['of']}"
+        grid.add_row(name, *(_figure(name, row[name]) for name in shown.values()))
+    console.print(grid)
+    console.print(
+        f"The newest {100 * prepared.data.validation:.0f} % of the rows: not trained on, but they chose the epoch and "
+        f"the calibration. Next:\n  itocast predict {output} -o forecast.csv\n"
+        f"  itocast backtest {output} {'DATA' if data == '-' else data} -o backtest.csv",
+        highlight=False, markup=False, soft_wrap=True,
+    )  # fmt: skip
+
+
+def _figure(name: str, value: float) -> str:
+    if name.startswith("coverage"):
+        return f"{100 * value:.1f} %"
+    return f"{value:.2f}" if name in ("nll", "cwce") else f"{value:.4g}"
