@@ -134,8 +134,12 @@ def test_fit_refuses_settings_that_do_not_suit_the_table(frame, data, message):
 @pytest.mark.parametrize(
     ("support", "value", "message"),
     [
-        ("positive", -2.0, r"support='positive' and a target is below 0 .* in 1 row \(3\)"),
-        ("unit", 1.5, r"support='unit' and a target is below 0 or above 1 in .*: correct them, or use another support"),
+        ("positive", -2.0, r"support='positive' means 0 and above, but y is outside in 1 row \(3\)"),
+        (
+            "unit",
+            1.5,
+            r"support='unit' means 0 to 1, but y is outside in .* reads 1.5: correct them, or use another support",
+        ),
     ],
 )
 def test_targets_outside_the_support_are_refused(support, value, message):

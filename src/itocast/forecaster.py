@@ -140,7 +140,8 @@ class Forecaster:
             columns |= results.summary(_laws(self.fitted, windows), levels, shares)
         else:
             columns = self._paths(windows, columns, paths)
-        return frames.build(columns, self._kind if df is None else frames.kind_of(df), table.clock, (self._time,))
+        given = future if df is None else df
+        return frames.build(columns, self._kind if given is None else frames.kind_of(given), table.clock, (self._time,))
 
     def predict_distribution(self, df: Any = None, future: Any = None) -> Forecast:
         """The laws behind `predict`: one row a series, all steps and targets."""
