@@ -261,5 +261,9 @@ def run() -> None:
     except BrokenPipeError:  # the reader of standard output has seen enough
         sys.stderr.close()
     except (ValueError, TypeError, ArithmeticError, OSError, ImportError) as error:
-        Console(stderr=True).print(Text.assemble(("Error: ", "red"), str(error), _options(str(error))), soft_wrap=True)
+        message = str(error)
+        if isinstance(error, OSError) and error.filename:
+            message = f"{error.filename}: {error.strerror}; name another file or folder"
+        text = Text.assemble(("Error: ", "red"), message, _options(message))
+        Console(stderr=True).print(text, soft_wrap=True)
         raise SystemExit(1) from None

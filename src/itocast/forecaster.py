@@ -64,7 +64,7 @@ class Forecaster:
         build = MODELS[model] if isinstance(model, str) else model
         self.recipe = Recipe(horizon, window, support, Data.of(data), build, training, calibration, seed)
         self._fitted: Fitted | None = None
-        self._kind: frames.Kind = "pandas"
+        self._kind: frames.Kind | None = None  # of the table that it was fitted on
 
     @property
     def fitted(self) -> Fitted:
@@ -129,7 +129,7 @@ class Forecaster:
 
         One row for each series, step and target: mean, median, the bounds of the central intervals of `level` percent
         as lo-L and hi-L, each of `quantiles` as q-P, and the standard deviations of both parts of the uncertainty.
-        With `paths` instead so many sampled courses, whose steps hang together as they did in validation: columns
+        With `paths`, instead of all that, so many sampled courses, whose steps hang together as they did in validation: columns
         `path` and `y`. `future` holds the covariates that are known ahead, or they stand in rows of `df` that have no
         target yet.
         """
@@ -140,8 +140,8 @@ class Forecaster:
             columns |= results.summary(_laws(self.fitted, windows), levels, shares)
         else:
             columns = self._paths(windows, columns, paths)
-        given = future if df is None else df
-        return frames.build(columns, self._kind if given is None else frames.kind_of(given), table.clock, (self._time,))
+        kind = frames.kind_of(df) if df is not None else self._kind or frames.kind_of(future)
+        return frames.build(columns, kind, table.clock, (self._time,))
 
     def predict_distribution(self, df: Any = None, future: Any = None) -> Forecast:
         """The laws behind `predict`: one row a series, all steps and targets."""
