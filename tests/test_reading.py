@@ -130,7 +130,6 @@ DAYS = [dt.date(2024, 1, 1), dt.date(2024, 1, 2), dt.date(2024, 1, 3)]
         ["2024-01-01", "2024-01-02", "2024-01-03"],
         ["2024-01-01 00:00", "2024-01-02", "2024-01-03T00:00:00"],
         ["20240101", "20240102", "20240103"],
-        ["01/01/2024", "01/02/2024", "01/03/2024"],
         DAYS,
         [dt.datetime(day.year, day.month, day.day) for day in DAYS],
         [pd.Timestamp(day) for day in DAYS],
@@ -138,7 +137,7 @@ DAYS = [dt.date(2024, 1, 1), dt.date(2024, 1, 2), dt.date(2024, 1, 3)]
         pd.DatetimeIndex(DAYS).as_unit("ms"),
         pd.Series(DAYS, dtype="datetime64[ns]").astype("category"),
     ],
-    ids=["dates", "mixed", "compact", "American", "date", "datetime", "Timestamp", "seconds", "ms", "category"],
+    ids=["dates", "mixed", "compact", "date", "datetime", "Timestamp", "seconds", "ms", "category"],
 )
 def test_dates_of_every_kind(times):
     table = read_table(series(t=times), ONE)
@@ -417,3 +416,18 @@ def test_offsets_that_change_are_taken_in_utc():
     assert (table.clock.zone, table.clock.freq) == ("UTC", "h")
     assert table.clock.index(table.times)[0] == times[0]
     assert table.regular
+
+
+def test_days_and_months_are_told_apart_or_refused():
+    """13 can only be a day, and says so for the whole column; where both ways are possible neither is taken."""
+
+    def days(texts):
+        return read_table(pd.DataFrame({"t": texts, "y": np.arange(float(len(texts)))}), ONE)
+
+    table = days([f"{day:02d}.01.2024" for day in range(1, 21)])
+    assert (table.clock.freq, len(table)) == ("D", 20)
+    assert table.clock.index(table.times)[1] == pd.Timestamp("2024-01-02")
+    table = days([f"01/{day:02d}/2024" for day in range(1, 21)])
+    assert table.clock.index(table.times)[1] == pd.Timestamp("2024-01-02")
+    with pytest.raises(ValueError, match=r"'t' can be read with the day or the month first, as in '01.01.2005'"):
+        days([f"01.{month:02d}.2005" for month in range(1, 13)])

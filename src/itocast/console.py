@@ -46,9 +46,10 @@ def report(forecaster: Forecaster, frame: Any, output: Path, data: str) -> None:
         name = "all" if row["by"] == "all" else f"step {row['of']}"
         grid.add_row(name, *(_figure(name, row[name]) for name in shown.values()))
     console.print(grid)
+    ahead = " --future FUTURE" if prepared.columns.future else ""
     console.print(
         f"The newest {100 * prepared.data.validation:.0f} % of the rows: not trained on, but they chose the epoch and "
-        f"the calibration. Next:\n  itocast predict {output} -o forecast.csv\n"
+        f"the calibration. Next:\n  itocast predict {output}{ahead} -o forecast.csv\n"
         f"  itocast backtest {output} {'DATA' if data == '-' else data} -o backtest.csv",
         highlight=False, markup=False, soft_wrap=True,
     )  # fmt: skip

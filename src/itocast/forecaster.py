@@ -129,9 +129,9 @@ class Forecaster:
 
         One row for each series, step and target: mean, median, the bounds of the central intervals of `level` percent
         as lo-L and hi-L, each of `quantiles` as q-P, and the standard deviations of both parts of the uncertainty.
-        With `paths`, instead of all that, so many sampled courses, whose steps hang together as they did in validation: columns
-        `path` and `y`. `future` holds the covariates that are known ahead, or they stand in rows of `df` that have no
-        target yet.
+        With `paths`, instead of all that, so many sampled courses, whose steps hang together as they did in validation:
+        columns `path` and `y`. `future` holds the covariates that are known ahead, or they stand in rows of `df` that
+        have no target yet.
         """
         levels, shares = percentages("level", level), probabilities("quantiles", quantiles)
         windows, table = self._ahead(df, future)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection
 from pathlib import Path
 from typing import IO, Any
@@ -136,10 +137,10 @@ def _dates(column: nw.Series, name: str) -> pd.DatetimeIndex:
         texts = pd.Index(_objects(column))
         try:
             index = pd.DatetimeIndex(pd.to_datetime(texts, errors="coerce", format="ISO8601"))
-            if index.isna().any():
-                index = pd.DatetimeIndex(pd.to_datetime(texts, errors="coerce"))
         except ValueError:  # offsets from UTC that change, as with daylight saving
             index = pd.DatetimeIndex(pd.to_datetime(texts, errors="coerce", utc=True))
+        if index.isna().any():
+            index = _other_dates(texts, name, index)
     bad = np.asarray(index.isna())
     if bad.any():
         raise ValueError(
@@ -147,6 +148,22 @@ def _dates(column: nw.Series, name: str) -> pd.DatetimeIndex:
             f"{texts[bad][0]!r}: correct or drop them"
         )
     return index
+
+
+def _other_dates(texts: pd.Index, name: str, iso: pd.DatetimeIndex) -> pd.DatetimeIndex:
+    """Dates that are not written as in 2024-12-31, if they can be read in one way alone."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # pandas says so when it takes the day for the month
+        month_first, day_first = (
+            pd.DatetimeIndex(pd.to_datetime(texts, errors="coerce", dayfirst=first)) for first in (False, True)
+        )
+    sound = [index for index in (month_first, day_first) if not index.isna().any()]
+    if len(sound) == 2 and not month_first.equals(day_first):
+        raise ValueError(
+            f"time column {name!r} can be read with the day or the month first, as in {texts[0]!r}: write dates as in "
+            "2024-12-31, or convert it, pandas.to_datetime(column, dayfirst=True)"
+        )
+    return sound[0] if sound else iso
 
 
 def numbers(column: nw.Series, role: str) -> np.ndarray:
