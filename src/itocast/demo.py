@@ -46,7 +46,7 @@ def run(
     frame = frame.tail(rows or len(frame)).reset_index(drop=True)
     cut = round(0.8 * len(frame))
     console.print(f"{source.title}.", soft_wrap=True)
-    console.print(f"{len(frame):,} rows, some hours are missing. Forecast: the next hour, from 24 rows, its time and")
+    console.print(f"{len(frame):,} rows, some hours missing. The next hour from 24 rows, its time and")
     console.print(f"the weather so far. Test part: the last {len(frame) - cut:,} rows.")
     results: dict[str, Result] = {}
     try:
