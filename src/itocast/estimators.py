@@ -13,6 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 from torch import Tensor
 
+from itocast.arguments import probabilities
 from itocast.categorical import Categorical
 from itocast.data.scaling import Standard
 from itocast.forecast import Forecast
@@ -94,11 +95,7 @@ class SDERegressor(RegressorMixin, Tabular):
 
     def predict_quantiles(self, X: Any, quantiles: Sequence[float] = (0.05, 0.5, 0.95)) -> np.ndarray:
         """The quantiles of each row's law on a last axis: (rows, quantiles) or (rows, targets, quantiles)."""
-        levels = np.asarray(quantiles, np.float64)
-        if levels.ndim != 1 or not len(levels) or not ((levels > 0) & (levels < 1)).all():
-            raise ValueError(
-                f"quantiles={quantiles!r}: expected a list of numbers above 0 and below 1, such as [0.1, 0.9]"
-            )
+        levels = probabilities("quantiles", quantiles)
         law = self.predict_distribution(X)
         return np.stack([self._array(part) for part in law.quantile(levels)], axis=-1)
 

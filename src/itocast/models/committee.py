@@ -24,8 +24,10 @@ class Trunk(nn.Module):
     Each member embeds and encodes the lags with weights of its own; one SDE-block moves the states of all.
     """
 
-    def __init__(self, encoder: Encoder, block: Block | None, features: int, members: int) -> None:
+    def __init__(self, encoder: Encoder, block: Block | dict[str, Any] | None, features: int, members: int) -> None:
         super().__init__()
+        block = None if block is None else Block.of(block)
+        self.config = {"encoder": encoder.model_dump(), "block": block and block.model_dump()}
         if encoder.kind != "mlp":
             raise ValueError(f"encoder kind={encoder.kind!r}: a committee has encoders of kind 'mlp' alone")
         self.members, self.dropout = members, encoder.dropout
@@ -92,12 +94,8 @@ class Committee(Model):
         super().__init__()
         self.sizes = sizes = Sizes(*sizes)
         encoder = Encoder.of(encoder)
-        block = None if block is None else Block.of(block)
-        self.config = {
-            "sizes": list(sizes), "encoder": encoder.model_dump(), "block": block and block.model_dump(),
-            "components": components, "seed": seed,
-        }  # fmt: skip
         self.trunk = Trunk(encoder, block, sizes.window, sizes.horizon)
+        self.config = self.trunk.config | {"sizes": list(sizes), "components": components, "seed": seed}
         self.shape = (sizes.targets, components)
         layer = (sizes.horizon, encoder.dim, sizes.targets * components)
         self.mean, self.log_variance = MemberLinear(*layer), MemberLinear(*layer)
@@ -142,11 +140,8 @@ class ClassCommittee(Model):
         super().__init__()
         self.sizes = sizes = Sizes(*sizes)
         encoder = Encoder.of(encoder)
-        block = None if block is None else Block.of(block)
-        self.config = {
-            "sizes": list(sizes), "encoder": encoder.model_dump(), "block": block and block.model_dump(), "seed": seed,
-        }  # fmt: skip
         self.trunk = Trunk(encoder, block, sizes.window, sizes.horizon)
+        self.config = self.trunk.config | {"sizes": list(sizes), "seed": seed}
         self.logits = MemberLinear(sizes.horizon, encoder.dim, sizes.targets)
         initialise(self, seed)
 
