@@ -227,7 +227,7 @@ def test_bad_questions(fitted, classifier):
     with pytest.raises(ValueError, match=r"level=0\.9: expected a percentage"):
         fitted.predict_interval(x, level=0.9)
     for bad in ([0.0], [5, 95], []):
-        with pytest.raises(ValueError, match="expected .*numbers? above 0 and below 1"):
+        with pytest.raises(ValueError, match=r"expected .*numbers? above 0 and below 1"):
             fitted.predict_quantiles(x, bad)
     assert fitted.predict_quantiles(x, 0.5).shape == (2, 1)
     with pytest.raises(ValueError, match="X has 3 features, but SDERegressor is expecting 2"):
