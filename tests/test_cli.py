@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 from conftest import ahead_frame, panel_frame, wave_frame
 
-from itocast import Forecaster, cli, training
+from itocast import Forecaster, cli, datasets, training
 
 SETTINGS = """
 horizon = 2
@@ -238,12 +238,40 @@ def test_numbers_keep_their_digits(run, folder):
 
 
 def test_datasets(run):
-    assert run("datasets", "list").out.startswith("metro\tMetro Interstate Traffic Volume")
+    listed = run("datasets", "list").out.splitlines()
+    assert re.split(r"  +", listed[0])[:3] == ["metro", "48,204 × 9", "in the package"]
+    assert len(listed) == len(datasets.DATASETS)
     shown = run("datasets", "show", "metro").out
     assert "48,204 rows; target in vehicles per hour" in shown
     assert "CC BY 4.0" in shown
     assert run("datasets", "get", "metro", "-o", "metro.csv.gz").code == 0
     assert len(pd.read_csv("metro.csv.gz")) == 48204
+
+
+@pytest.mark.filterwarnings("default")
+def test_datasets_from_a_folder(run, tmp_path, monkeypatch):
+    """A file that is not the published one is used with one line on standard error; what is not here is asked for."""
+    monkeypatch.setenv("ITOCAST_DATA", str(tmp_path / "cache"))
+    folder = tmp_path / "data" / "traffic"
+    folder.mkdir(parents=True)
+    (folder / "few.txt").write_text("0.1 0.2\n0.3 0.4\n")
+    listed = run("datasets", "list", "--data-dir", "data").out
+    assert re.search(r"traffic +17,544 × 862 +in data ", listed)
+    assert re.search(r"pickups +29,101 × 13 +by hand ", listed)
+    done = run("datasets", "get", "traffic", "--data-dir", "data")
+    assert done.out == "1,2\n0.1,0.2\n0.3,0.4\n"
+    assert done.error.startswith("Warning: data/traffic/few.txt (2 × 2) cannot be shown to be the published traffic")
+    assert len(done.error.splitlines()) == 1
+    assert "target: 1, 2\ntime: None" in run("datasets", "show", "traffic=traffic/few.txt", "--data-dir", "data").out
+    done = run("datasets", "get", "pickups", "--data-dir", "data")
+    assert done.code == 1
+    assert done.error.startswith("Error: uber_nyc_enriched.csv is not here, and its page asks for a login: get")
+    assert done.error.strip().endswith(f"put it into {tmp_path / 'cache' / 'pickups'} or data/pickups")
+
+
+def test_many_names_are_shortened():
+    assert cli._few(["a", "b"]) == "a, b"
+    assert cli._few([str(number) for number in range(1, 322)]) == "1, 2, 3, 4, 5, …, 321 (321 columns)"
 
 
 # ---- settings

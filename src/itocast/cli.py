@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,6 +22,8 @@ Quantiles = Annotated[str, typer.Option(help="Probabilities, separated by commas
 Start = Annotated[str, typer.Option(help="What comes after it is forecast: a share of the rows, or a time.")]
 Step = Annotated[int, typer.Option(min=1, help="Rows from one cutoff to the next.")]
 Refit = Annotated[int, typer.Option(min=0, help="Fit anew after so many cutoffs; 0: never.")]
+Dataset = Annotated[str, typer.Argument(help="A name of datasets list, or name=file, a path from the data folder.")]
+DataDir = Annotated[Path | None, typer.Option(help="Folder with files of datasets; then comes the cache.")]
 Threads = Annotated[int, typer.Option(min=1, help="Processor threads to use.")]
 
 
@@ -174,34 +177,36 @@ def long(
 
 
 @datasets_app.command("list")
-def datasets_list() -> None:
-    """The names of all datasets, and what they are."""
-    from itocast.data.sources import DATASETS
+def datasets_list(data_dir: DataDir = None) -> None:
+    """The names of all datasets, rows × columns, where they are, and what they are."""
+    from itocast.data import sources
 
-    for name, source in DATASETS.items():
-        print(f"{name}\t{source.title}")
+    places = {name: sources.where(name, data_dir) for name in sources.DATASETS}
+    width = max(map(len, places.values()))
+    for name, source in sources.DATASETS.items():
+        print(f"{name:<12} {sources.size_text(source.size):<13} {places[name]:<{width}}  {source.title}")
 
 
 @datasets_app.command("show")
-def datasets_show(name: str) -> None:
+def datasets_show(name: Dataset, data_dir: DataDir = None) -> None:
     """What a dataset holds, how to fit it, and whom to credit."""
     from itocast.data import sources
 
-    schema, frame = sources.schema(name), sources.load(name)
-    source = sources.DATASETS[name]
-    print(f"{source.title}\n{source.credit}\n{len(frame):,} rows; target in {source.unit}")
-    for key, value in schema.items():
-        print(f"{key}: {', '.join(value) if isinstance(value, list) else value}")
-    print(frame.head().to_string())
+    source, data = sources.source_of(name), sources.open_dataset(name, data_dir)
+    print(f"{source.title}\n{source.credit}\n{source.file.page}\n{data.file}: {data.digest}")
+    print(f"{len(data.frame):,} rows; target in {source.unit}")
+    for key, value in data.schema.items():
+        print(f"{key}: {_few(value) if isinstance(value, list) else value}")
+    print(data.frame.head().to_string(max_cols=14))
 
 
 @datasets_app.command("get")
-def datasets_get(name: str, output: Output = "-") -> None:
-    """Write a dataset as a table."""
+def datasets_get(name: Dataset, output: Output = "-", data_dir: DataDir = None) -> None:
+    """Write a dataset as a table, downloaded if need be."""
     from itocast.data import frames, sources
 
     frames.check_name(output)
-    frames.write(sources.load(name), output)
+    frames.write(sources.load(name, data_dir), output)
 
 
 def _use(threads: int) -> None:
@@ -226,6 +231,11 @@ def _list(text: str | None) -> list[str] | None:
     return None if text is None else [word.strip() for word in text.split(",") if word.strip()]
 
 
+def _few(names: list[str]) -> str:
+    """All names, or the first ones and the last where they are many."""
+    return ", ".join(names) if len(names) < 15 else f"{', '.join(names[:5])}, …, {names[-1]} ({len(names)} columns)"
+
+
 def _numbers(option: str, text: str) -> list[float]:
     try:
         return [float(word) for word in _list(text) or []]
@@ -248,22 +258,28 @@ def _options(message: str) -> str:
 
 
 def run() -> None:
-    """The entry point: a user's mistake ends with its message, not with a traceback."""
+    """The entry point: a user's mistake ends with its message, not with a traceback; a warning is one line."""
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_, **__: _say("Warning: ", "yellow", str(message))
+        try:
+            app()
+        except SystemExit as stop:
+            if stop.code == 130:
+                _say("Interrupted.")
+            raise
+        except BrokenPipeError:  # the reader of standard output has seen enough
+            sys.stderr.close()
+        except (ValueError, TypeError, ArithmeticError, OSError, ImportError) as error:
+            message = str(error)
+            if isinstance(error, OSError) and error.filename:
+                message = f"{error.filename}: {error.strerror}; name another file or folder"
+            _say("Error: ", "red", message + _options(message))
+            raise SystemExit(1) from None
+
+
+def _say(head: str, style: str = "", text: str = "") -> None:
+    """A line on standard error."""
     from rich.console import Console
     from rich.text import Text
 
-    try:
-        app()
-    except SystemExit as stop:
-        if stop.code == 130:
-            Console(stderr=True).print("Interrupted.")
-        raise
-    except BrokenPipeError:  # the reader of standard output has seen enough
-        sys.stderr.close()
-    except (ValueError, TypeError, ArithmeticError, OSError, ImportError) as error:
-        message = str(error)
-        if isinstance(error, OSError) and error.filename:
-            message = f"{error.filename}: {error.strerror}; name another file or folder"
-        text = Text.assemble(("Error: ", "red"), message, _options(message))
-        Console(stderr=True).print(text, soft_wrap=True)
-        raise SystemExit(1) from None
+    Console(stderr=True).print(Text.assemble((head, style), text), soft_wrap=True)
