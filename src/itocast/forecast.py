@@ -88,6 +88,12 @@ class Forecast:
         parts = ("means", "log_variances", "log_weights")
         return Forecast.from_logs(*(torch.cat([getattr(law, part) for law in laws], dim=1) for part in parts))
 
+    @staticmethod
+    def beside(laws: Sequence[Forecast]) -> Forecast:
+        """The paths of several laws of the same rows beside one another."""
+        parts = ("means", "log_variances", "log_weights")
+        return Forecast.from_logs(*(torch.cat([getattr(law, part) for law in laws]) for part in parts))
+
     def affine(self, scale: Any, shift: Any) -> Forecast:
         """The law of scale·y + shift; `scale` and `shift` broadcast to (rows, horizon, targets)."""
         scale, shift = as_tensor("scale", scale).double()[..., None], as_tensor("shift", shift).double()[..., None]

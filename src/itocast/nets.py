@@ -51,10 +51,13 @@ class Encoder(Settings):
     layers: int = Field(2, ge=1)
     frequencies: int = Field(16, ge=0, description="of the periodic embedding of each lag; 0 for none")
     embedding: int = Field(8, ge=1)
-    dropout: float = Field(0.15, ge=0, lt=1, description="of hidden units, in training alone; mlp")
+    dropout: float = Field(0.15, ge=0, lt=1, description="of the units of every hidden layer, in training alone")
 
     def build(self, sizes: Sizes, keep_time: bool = False) -> nn.Module:
-        """A network from Inputs to (rows, dim), or to (rows, window, dim) where a recurrent one keeps the time axis."""
+        """A network from Inputs to (rows, dim), or to (rows, window, dim) where a recurrent one keeps the time axis.
+
+        Called with `paths` its dropout stays on, each path has masks of its own, and states are (paths, rows, …).
+        """
         if self.kind == "mlp":
             if keep_time:
                 raise ValueError("encoder kind='mlp' has no time axis to keep: use kind='lstm' or 'gru'")
@@ -113,14 +116,21 @@ class MLP(nn.Module):
         self.out = nn.Linear(widths[-1], settings.dim)
         self.dropout = settings.dropout
 
-    def forward(self, x: Inputs, noise: Noise) -> Tensor:
+    def forward(self, x: Inputs, noise: Noise, paths: int | None = None) -> Tensor:
         lags = x.lags.flatten(1)
         z = torch.cat([lags, x.past[:, -1], x.known] + ([self.embed(lags)] if self.embed else []), dim=1)
         for layer in self.hidden:
             z = torch.relu(layer(z))
-            if self.training and self.dropout:
-                z = z * noise.keep(self.dropout, 1, len(z), z.shape[1:])[0]
-        return self.out(z)
+            if self.dropout and (paths or self.training):
+                z = z * _keep(self.dropout, noise, paths, len(lags), z.shape[-1:])
+        z = self.out(z)
+        return z.expand(paths, *z.shape) if paths and z.ndim == 2 else z
+
+
+def _keep(drop: float, noise: Noise, paths: int | None, rows: int, shape: tuple[int, ...]) -> Tensor:
+    """A mask (rows, *shape), or one for each path, (paths, rows, *shape)."""
+    mask = noise.keep(drop, paths or 1, rows, shape)
+    return mask if paths else mask[0]
 
 
 class Recurrent(nn.Module):
@@ -129,16 +139,25 @@ class Recurrent(nn.Module):
     def __init__(self, settings: Encoder, sizes: Sizes, keep_time: bool) -> None:
         super().__init__()
         kind = {"lstm": nn.LSTM, "gru": nn.GRU}[settings.kind]
-        self.network = kind(sizes.targets + sizes.covariates, settings.dim, settings.layers, batch_first=True)
+        widths = [sizes.targets + sizes.covariates, *[settings.dim] * settings.layers]
+        self.layers = nn.ModuleList(kind(a, b, batch_first=True) for a, b in pairwise(widths))
         self.join = nn.Linear(settings.dim + sizes.known, settings.dim) if sizes.known else None
+        self.dropout = settings.dropout
         self.keep_time = keep_time
 
-    def forward(self, x: Inputs, noise: Noise) -> Tensor:
-        states, _ = self.network(torch.cat([x.lags, x.past], dim=-1))
+    def forward(self, x: Inputs, noise: Noise, paths: int | None = None) -> Tensor:
+        states = torch.cat([x.lags, x.past], dim=-1)
+        for layer in self.layers:
+            states, lead = layer(states.flatten(0, -3))[0], states.shape[:-2]
+            states = states.unflatten(0, lead)
+            if self.dropout and (paths or self.training):  # one mask for all steps of time (Gal and Ghahramani 2016)
+                states = states * _keep(self.dropout, noise, paths, len(x.lags), (1, states.shape[-1]))
+        states = states if self.keep_time else states[..., -1:, :]
         if self.join:
-            known = x.known[:, None].expand(-1, states.shape[1], -1)
+            known = x.known[:, None].expand(*states.shape[:-1], -1)
             states = torch.tanh(self.join(torch.cat([states, known], dim=-1)))
-        return states if self.keep_time else states[:, -1]
+        states = states if self.keep_time else states[..., 0, :]
+        return states.expand(paths, *states.shape) if paths and not self.dropout else states
 
 
 class GaussianHead(nn.Module):

@@ -11,27 +11,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
 from itocast.forecast import Forecast
-from itocast.models.base import Model
+from itocast.models.base import Batches, Model
 from itocast.nets import Inputs
 from itocast.sde import Noise
 from itocast.settings import Settings
 from itocast.storage import read_checkpoint, write_checkpoint
 
 Weights = dict[str, Tensor]
-
-
-class Batches(Protocol):
-    """Rows to learn from: a length, and batches by position."""
-
-    def __len__(self) -> int: ...
-    def batch(self, index: Tensor | slice) -> tuple[Inputs, Tensor]: ...
 
 
 class Training(Settings):
@@ -116,6 +109,7 @@ def fit(
     not finite, with a warning. The numbers drawn in an epoch depend on the seed and the epoch alone.
     """
     history = History()
+    model.prepare(train)
     optimiser = _optimiser(model, settings)
     best = _copy(model)
     run = _fingerprint(model, settings, seed, train, validation) if checkpoint else {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -13,17 +13,24 @@ from itocast.nets import Inputs, Sizes
 from itocast.sde import Noise
 
 
+class Batches(Protocol):
+    """Rows to learn from: a length, and batches by position."""
+
+    def __len__(self) -> int: ...
+    def batch(self, index: Tensor | slice) -> tuple[Inputs, Tensor]: ...
+
+
 def mixture(law: Forecast, y: Tensor) -> Tensor:
     """-log of the predictive density: of the mean over paths, which is the law that is reported."""
-    return -_observed(law.log_prob, y)
+    return -observed(law.log_prob, y)
 
 
 def paper(law: Forecast, y: Tensor) -> Tensor:
     """The mean over paths of ½(y - μ)² e^(-s) + ½ s, Eq. 9, plus the constant ½ log 2π."""
-    return -_observed(law.path_log_prob, y)
+    return -observed(law.path_log_prob, y)
 
 
-def _observed(log_prob: Callable[[Tensor], Tensor], y: Tensor) -> Tensor:
+def observed(log_prob: Callable[[Tensor], Tensor], y: Tensor) -> Tensor:
     """The mean of a log-density over the targets that were observed; those that are missing are nan."""
     seen = ~y.isnan()
     if seen.all():
@@ -51,6 +58,9 @@ class Model(nn.Module):
 
     def forward(self, x: Inputs, paths: int, noise: Noise) -> Forecast:
         raise TypeError(f"{type(self).__name__} does not say how it forecasts: define forward")
+
+    def prepare(self, rows: Batches) -> None:
+        """Look at the rows to be trained on before the first step, if a model wants to know of them."""
 
     def loss(self, x: Inputs, y: Tensor, noise: Noise) -> Tensor:
         """What training minimises."""

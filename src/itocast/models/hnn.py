@@ -9,6 +9,8 @@ from itocast.models.base import Model
 from itocast.nets import Encoder, GaussianHead, Inputs, Sizes, initialise
 from itocast.sde import Noise
 
+PAPER_ENCODER = Encoder(kind="lstm", dim=128, layers=2, dropout=0)  # of all baselines, Sec. 5.2
+
 
 class HNN(Model):
     """Encoder, then mean and variance layers: one path, one Gaussian (Nix and Weigend 1994), Eq. 1.
@@ -39,7 +41,7 @@ class HNN(Model):
     @classmethod
     def paper(cls, sizes: Sizes, seed: int = 0) -> HNN:
         """The paper's baseline, Sec. 5.2: two LSTM layers of 128 units and two linear output layers."""
-        return cls(sizes, encoder=Encoder(kind="lstm", dim=128, layers=2), relative=False, seed=seed)
+        return cls(sizes, encoder=PAPER_ENCODER, relative=False, seed=seed)
 
     def forward(self, x: Inputs, paths: int, noise: Noise) -> Forecast:
         z = self.encoder(x, noise)[None]  # (1, rows, dim)

@@ -82,7 +82,7 @@ class SDEHNN(Model):
         """
         return cls(
             sizes,
-            encoder=Encoder(kind="lstm", dim=64, layers=1),
+            encoder=Encoder(kind="lstm", dim=64, layers=1, dropout=0),
             block=Block(kind="lstm", T=3.0, dt=0.5, dropout=dropout, gain=None, state=state),
             components=1, relative=False, objective="paper", seed=seed,
         )  # fmt: skip

@@ -1,0 +1,45 @@
+"""One layer of a deep Gaussian process; needs gpytorch."""
+
+from __future__ import annotations
+
+import gpytorch
+import torch
+from gpytorch.utils.memoize import clear_cache_hook
+from gpytorch.variational import CholeskyVariationalDistribution, VariationalStrategy
+from torch import Tensor
+
+
+class GPLayer(gpytorch.models.ApproximateGP):
+    """Independent sparse Gaussian processes of mean zero that share inducing inputs and an RBF kernel.
+
+    Whitened: at the start the posterior at the inducing inputs is the prior, but for a smaller deviation.
+    """
+
+    def __init__(self, inputs: int, outputs: int, inducing: int) -> None:
+        batch = torch.Size([outputs])
+        distribution = CholeskyVariationalDistribution(inducing, batch_shape=batch)
+        distribution.chol_variational_covar.data.mul_(0.01)
+        strategy = VariationalStrategy(self, torch.zeros(inducing, inputs), distribution)
+        strategy.variational_params_initialized.fill_(1)  # otherwise the first call draws from the global generator
+        super().__init__(strategy)
+        self.mean = gpytorch.means.ZeroMean(batch_shape=batch)
+        self.kernel = gpytorch.kernels.ScaleKernel(gpytorch.kernels.RBFKernel(ard_num_dims=inputs))
+        self.kernel.base_kernel.lengthscale = inputs**0.5
+
+    @torch.no_grad()
+    def place(self, points: Tensor) -> None:
+        """Put the inducing inputs at some points."""
+        self.variational_strategy.inducing_points.copy_(points)
+
+    def forward(self, x: Tensor) -> gpytorch.distributions.MultivariateNormal:
+        return gpytorch.distributions.MultivariateNormal(self.mean(x), self.kernel(x))
+
+    def marginals(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Means and variances at (rows, inputs), both (rows, outputs)."""
+        clear_cache_hook(self.variational_strategy)  # it would keep what belongs to weights of before
+        law = self(x)
+        return law.mean.mT, law.variance.mT
+
+    def kl(self) -> Tensor:
+        """The divergence from the prior, over all outputs."""
+        return self.variational_strategy.kl_divergence().sum()
