@@ -15,30 +15,6 @@ from itocast.nets import SMALLEST_VARIANCE, Encoder, Inputs, Sizes, initialise
 from itocast.sde import Noise
 
 
-class Standard(nn.Module):
-    """States at mean 0 and deviation 1, by averages that follow the training batches: kernels need a known scale."""
-
-    mean: Tensor
-    variance: Tensor
-
-    def __init__(self, dim: int, share: float = 0.1) -> None:
-        super().__init__()
-        self.share = share
-        self.register_buffer("mean", torch.zeros(dim))
-        self.register_buffer("variance", torch.ones(dim))
-
-    @torch.no_grad()
-    def follow(self, z: Tensor, share: float) -> None:
-        """Move the averages towards those of a batch."""
-        self.mean.lerp_(z.mean(0), share)
-        self.variance.lerp_((z - self.mean).square().mean(0), share)
-
-    def forward(self, z: Tensor) -> Tensor:
-        if self.training:
-            self.follow(z, self.share)
-        return (z - self.mean.clone()) * (self.variance + 1e-8).rsqrt()
-
-
 class DeepGP(Model):
     """Encoder, then two GP layers, learned by doubly stochastic variational inference (Salimbeni, Deisenroth 2017).
 
@@ -73,15 +49,12 @@ class DeepGP(Model):
         }  # fmt: skip
         self.relative, self.shape = relative, (sizes.horizon, sizes.targets)
         self.encoder = encoder.build(sizes)
-        self.standard = Standard(encoder.dim)
         self.linear = nn.Linear(encoder.dim, width)
         initialise(self, seed)
-        self.hidden = GPLayer(encoder.dim, width, inducing)
-        self.out = GPLayer(width, math.prod(self.shape), inducing)
         generator = torch.Generator().manual_seed(seed)
-        for layer, inputs in ((self.hidden, encoder.dim), (self.out, width)):
-            layer.place(torch.randn(inducing, inputs, generator=generator))
-        self.log_noise = nn.Parameter(torch.full(self.shape, math.log(0.1)))
+        self.hidden = GPLayer(encoder.dim, width, inducing, spread=0.3, generator=generator)
+        self.out = GPLayer(width, math.prod(self.shape), inducing, spread=1.0, generator=generator)
+        self.log_noise = nn.Parameter(torch.full(self.shape, math.log(0.01)))
         self.register_buffer("rows", torch.tensor(0))  # how many it learns from
 
     @classmethod
@@ -89,19 +62,9 @@ class DeepGP(Model):
         """Behind the LSTM of the paper's baselines, Sec. 5.2; it does not say more of its DGP."""
         return cls(sizes, encoder=PAPER_ENCODER, relative=False, seed=seed)
 
-    @torch.no_grad()
     def prepare(self, rows: Batches) -> None:
-        """Put the inducing inputs where the states of some training rows are."""
-        if self.rows:
-            return
-        self.rows.fill_(len(rows))
-        inducing = self.config["inducing"]
-        x, _ = rows.batch(torch.linspace(0, len(rows) - 1, inducing).round().long())
-        z = self.eval().encoder(x, Noise(self.config["seed"], shared=True))
-        self.standard.follow(z, 1.0)
-        z = self.standard(z)
-        self.hidden.place(z)
-        self.out.place(self.linear(z))
+        if not self.rows:
+            self.rows.fill_(len(rows))
 
     def forward(self, x: Inputs, paths: int, noise: Noise) -> Forecast:
         means, variances = self._processes(x, paths, noise)
@@ -126,7 +89,7 @@ class DeepGP(Model):
 
     def _processes(self, x: Inputs, paths: int, noise: Noise) -> tuple[Tensor, Tensor]:
         """Means and variances of the last layer given draws of the hidden one, (paths, rows, horizon, targets)."""
-        z = self.standard(self.encoder(x, noise))
+        z = self.encoder(x, noise)
         mean, variance = self.hidden.marginals(z)  # (rows, width)
         draw = noise.normal(paths, len(z), mean.shape[1:]).to(z)
         state = self.linear(z) + mean + variance.sqrt() * draw  # (paths, rows, width)

@@ -12,24 +12,20 @@ from torch import Tensor
 class GPLayer(gpytorch.models.ApproximateGP):
     """Independent sparse Gaussian processes of mean zero that share inducing inputs and an RBF kernel.
 
-    Whitened: at the start the posterior at the inducing inputs is the prior, but for a smaller deviation.
+    `spread` is the deviation that its inputs are expected to have: of the inducing inputs at the start, and of what the
+    kernel calls near. Whitened: at the start the posterior is the prior, but for a smaller deviation.
     """
 
-    def __init__(self, inputs: int, outputs: int, inducing: int) -> None:
+    def __init__(self, inputs: int, outputs: int, inducing: int, spread: float, generator: torch.Generator) -> None:
         batch = torch.Size([outputs])
         distribution = CholeskyVariationalDistribution(inducing, batch_shape=batch)
         distribution.chol_variational_covar.data.mul_(0.01)
-        strategy = VariationalStrategy(self, torch.zeros(inducing, inputs), distribution)
+        strategy = VariationalStrategy(self, spread * torch.randn(inducing, inputs, generator=generator), distribution)
         strategy.variational_params_initialized.fill_(1)  # otherwise the first call draws from the global generator
         super().__init__(strategy)
         self.mean = gpytorch.means.ZeroMean(batch_shape=batch)
         self.kernel = gpytorch.kernels.ScaleKernel(gpytorch.kernels.RBFKernel(ard_num_dims=inputs))
-        self.kernel.base_kernel.lengthscale = inputs**0.5
-
-    @torch.no_grad()
-    def place(self, points: Tensor) -> None:
-        """Put the inducing inputs at some points."""
-        self.variational_strategy.inducing_points.copy_(points)
+        self.kernel.base_kernel.lengthscale = spread * inputs**0.5
 
     def forward(self, x: Tensor) -> gpytorch.distributions.MultivariateNormal:
         return gpytorch.distributions.MultivariateNormal(self.mean(x), self.kernel(x))
