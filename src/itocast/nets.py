@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
@@ -25,6 +26,10 @@ class Inputs(NamedTuple):
     past: Tensor  # (rows, window, covariates): scaled past values of the covariates
     known: Tensor  # (rows, known): all else that is known at the origin, such as the calendar of the time forecast
     anchor: Tensor  # (rows, horizon, targets): what predicted means are relative to, in the target's scale
+
+    def changed(self, change: Callable[[Tensor], Tensor]) -> Inputs:
+        """The same with each part that networks read changed."""
+        return Inputs(change(self.lags), change(self.past), change(self.known), self.anchor)
 
 
 class Sizes(NamedTuple):

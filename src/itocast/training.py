@@ -7,7 +7,7 @@ import json
 import math
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -100,13 +100,14 @@ class TrainingError(ArithmeticError):
 
 def fit(
     model: Model, train: Batches, validation: Batches, settings: Training = Training(), seed: int = 0,
-    checkpoint: str | Path | None = None,
+    checkpoint: str | Path | None = None, watch: Callable[[Model], dict[str, float]] | None = None,
 ) -> History:  # fmt: skip
     """Train a model in place and leave it with the weights whose validation law was best.
 
     With `checkpoint` the run is written there after every epoch; a run that was killed goes on from it and ends with
     the same weights as one that was not. Ctrl-C ends the run and keeps the best weights so far; so does a loss that is
-    not finite, with a warning. The numbers drawn in an epoch depend on the seed and the epoch alone.
+    not finite, with a warning. The numbers drawn in an epoch depend on the seed and the epoch alone. What `watch` says
+    of the model after an epoch is kept in the history.
     """
     history = History()
     model.prepare(train)
@@ -127,6 +128,7 @@ def fit(
                 if not math.isfinite(score):
                     raise TrainingError(_diverged(f"the validation loss became {score}", len(history.epochs), settings))
                 history.epochs.append({"train": loss, "validation": score, "seconds": time.perf_counter() - began})
+                history.epochs[-1] |= watch(model) if watch else {}
                 if history.best == len(history.epochs):
                     best = _copy(model)
                 if checkpoint:

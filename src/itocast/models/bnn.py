@@ -74,7 +74,7 @@ class BNN(Model):
 
     def __init__(
         self, sizes: Sizes, encoder: Encoder | dict[str, Any] = Encoder(dropout=0), components: int = 1,
-        relative: bool = True, prior: float = 0.1, kl_weight: float = 1.0, seed: int = 0,
+        relative: bool = True, prior: float = 1.0, kl_weight: float = 1.0, seed: int = 0,
     ) -> None:  # fmt: skip
         super().__init__()
         if kl_weight < 0:

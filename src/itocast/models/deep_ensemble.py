@@ -41,7 +41,8 @@ class DeepEnsemble(Model):
             "members": members, "adversarial": adversarial, "seed": seed,
         }  # fmt: skip
         self.paths, self.adversarial = members, adversarial
-        self.members = nn.ModuleList(HNN(sizes, encoder, components, relative, members * seed + i) for i in range(members))
+        seeds = range(members * seed, members * (seed + 1))
+        self.members = nn.ModuleList(HNN(sizes, encoder, components, relative, one) for one in seeds)
 
     @classmethod
     def paper(cls, sizes: Sizes, seed: int = 0) -> DeepEnsemble:
@@ -59,8 +60,9 @@ class DeepEnsemble(Model):
     def _member_loss(self, member: nn.Module, x: Inputs, y: Tensor, noise: Noise) -> Tensor:
         if not self.adversarial:
             return mixture(member(x, 1, noise), y)
-        free = Inputs(*(part.detach().requires_grad_() for part in x[:3]), x.anchor)
+        free = x.changed(lambda part: part.detach().requires_grad_())
         loss = mixture(member(free, 1, noise), y)
         gradients = torch.autograd.grad(loss, free[:3], retain_graph=True, allow_unused=True, materialize_grads=True)
-        moved = (part + self.adversarial * slope.sign() for part, slope in zip(x, gradients, strict=False))
-        return loss + mixture(member(Inputs(*moved, x.anchor), 1, noise), y)
+        slopes = iter(gradients)
+        moved = x.changed(lambda part: part + self.adversarial * next(slopes).sign())
+        return loss + mixture(member(moved, 1, noise), y)

@@ -66,7 +66,7 @@ class SDENet(Model):
     def loss(self, x: Inputs, y: Tensor, noise: Noise) -> Tensor:
         z = self.encoder(x, noise)
         with torch.no_grad():
-            strange = self.encoder(Inputs(*(self._moved(part, noise) for part in x[:3]), x.anchor), noise)
+            strange = self.encoder(x.changed(lambda part: self._moved(part, noise)), noise)
         inside, outside = self.strange(z.detach()), self.strange(strange)
         told = cross_entropy(inside, torch.zeros_like(inside)) + cross_entropy(outside, torch.ones_like(outside))
         law = self._law(z, x.anchor, self.training_paths, noise)

@@ -1,0 +1,1 @@
+"""The paper's experiments, each in a file of its own."""

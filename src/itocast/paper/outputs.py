@@ -1,0 +1,68 @@
+"""What experiments write: tables as CSV and Markdown, figures as PNG, side by side in one folder."""
+
+from __future__ import annotations
+
+import io
+import math
+from pathlib import Path
+from statistics import mean, stdev
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from itocast.storage import write_bytes
+
+
+def write_table(folder: Path, name: str, frame: pd.DataFrame, text: str) -> None:
+    """A table as numbers in CSV, and as text for people in Markdown."""
+    write_bytes(folder / f"{name}.csv", frame.to_csv(index=False, float_format="%.6g").encode())
+    write_bytes(folder / f"{name}.md", f"{text.strip()}\n".encode())
+
+
+def write_figure(folder: Path, name: str, figure: Figure) -> None:
+    """A figure as PNG."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, dpi=110, format="png")
+    write_bytes(folder / f"{name}.png", buffer.getvalue())
+
+
+def markdown(heads: list[str], rows: list[list[str]]) -> str:
+    """A Markdown table whose first column is of words and whose others are of numbers.
+
+    >>> print(markdown(["a", "b"], [["x", "1"]]))
+    | a | b |
+    |---|---:|
+    | x | 1 |
+    """
+    lines = [heads, ["---", *["---:"] * (len(heads) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(line)} |" if line is not lines[1] else f"|{'|'.join(line)}|" for line in lines)
+
+
+def digits(value: float, figures: int = 3) -> str:
+    """A number with enough figures to compare, and no more.
+
+    >>> [digits(x) for x in (386.44, 0.27449, 0.008214, 12345.6, 2.0)]
+    ['386.4', '0.274', '0.00821', '12,346', '2.00']
+    """
+    if not math.isfinite(value):
+        return "–"
+    whole = math.floor(math.log10(abs(value))) if value else 0
+    return f"{value:,.{max(0, figures - max(whole, -figures) - 1) if whole < 2 else max(0, 3 - whole)}f}"
+
+
+def spread(values: list[float], figures: int = 3) -> str:
+    """The mean of some trials, with their standard deviation if there are several.
+
+    >>> spread([1.0, 2.0]), spread([3.0])
+    ('1.50 ± 0.71', '3.00')
+    """
+    if len(values) < 2:
+        return digits(values[0], figures)
+    centre = digits(mean(values), figures)
+    places = len(centre.partition(".")[2])
+    return f"{centre} ± {stdev(values):,.{places}f}"
+
+
+def summary(values: list[float]) -> tuple[float, float]:
+    """Mean and standard deviation, which is nan for one value."""
+    return mean(values), stdev(values) if len(values) > 1 else math.nan
