@@ -15,7 +15,7 @@ Methods = Annotated[str | None, typer.Option(help="Models, separated by commas (
 Forms = Annotated[str | None, typer.Option(help="paper or itocast (both).")]
 Trials = Annotated[int | None, typer.Option(min=1, help="Runs of each cell (5; with --quick 1).")]
 Seed = Annotated[int, typer.Option(min=0, help="Of the first trial; the others follow.")]
-Epochs = Annotated[int, typer.Option(min=1, help="Of the paper's form; itocast's own follow from the data.")]
+Epochs = Annotated[int | None, typer.Option(min=1, help="Of the paper's form (at least 15, and 1,500 steps).")]
 Quick = Annotated[bool, typer.Option("--quick", help="Few rows and epochs of Metro: a look, not a result.")]
 Jobs = Annotated[int, typer.Option(min=1, help="Processes of one thread each.")]
 DataDir = Annotated[Path | None, typer.Option(help="Folder with the files of datasets.")]
@@ -25,7 +25,7 @@ Output = Annotated[Path | None, typer.Option("--output", "-o", help="Folder (pap
 def _command(names: list[str]) -> Any:
     def command(
         datasets: Datasets = None, methods: Methods = None, forms: Forms = None, trials: Trials = None,
-        seed: Seed = 0, epochs: Epochs = 15, quick: Quick = False, jobs: Jobs = os.cpu_count() or 1,
+        seed: Seed = 0, epochs: Epochs = None, quick: Quick = False, jobs: Jobs = os.cpu_count() or 1,
         data_dir: DataDir = None, output: Output = None,
     ) -> None:  # fmt: skip
         from itocast.paper.experiments import perform
@@ -39,7 +39,7 @@ def _command(names: list[str]) -> Any:
 
 
 def _options(
-    datasets: str | None, methods: str | None, forms: str | None, trials: int | None, seed: int, epochs: int,
+    datasets: str | None, methods: str | None, forms: str | None, trials: int | None, seed: int, epochs: int | None,
     quick: bool, data_dir: Path | None,
 ) -> Any:  # fmt: skip
     """Options from words, with those methods whose packages are there unless some are named."""
@@ -87,8 +87,9 @@ def page(
     output: Annotated[Path, typer.Option("--output", "-o", help="The Markdown file; figures go beside it.")] = Path(
         "docs/RESULTS.md"
     ),
+    reading: Annotated[Path | None, typer.Option(help="A Markdown file of words that go near the top.")] = None,
 ) -> None:
     """Write one page of all results beside the printed ones."""
     from itocast.paper.page import write
 
-    print(f"Written: {write(folder, output)}")
+    print(f"Written: {write(folder, output, reading)}")

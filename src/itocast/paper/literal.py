@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from itocast.models.sde_hnn import Block
 from itocast.nets import Encoder, Sizes
 from itocast.paper.cells import Cell, Task, stored
 from itocast.paper.outputs import markdown, spread, summary, write_table
-from itocast.paper.protocol import Options, cell, measure, paper_training, short
+from itocast.paper.protocol import Options, cell, measure, short
 from itocast.paper.table import group, scores
 
 CHANGES: dict[str, dict[str, Any]] = {  # from the literal form: z the last state, p = 0.5, no gain, Eq. 9
@@ -24,7 +25,6 @@ CHANGES: dict[str, dict[str, Any]] = {  # from the literal form: z the last stat
     "gain from 0.3": {"gain": 0.3},
     "gain from 0.1": {"gain": 0.1},
     "gain from 0.1, p = 0.2": {"gain": 0.1, "dropout": 0.2},
-    "gain from 0.1, z the sequence": {"gain": 0.1, "state": "sequence"},
     "gain from 0.1, f and g linear + tanh": {"gain": 0.1, "kind": "linear"},
     "gain from 0.1, f and g linear + tanh, mixture over 2 paths": {
         "gain": 0.1, "kind": "linear", "objective": "mixture",
@@ -61,11 +61,10 @@ def build(sizes: Sizes, seed: int, change: dict[str, Any]) -> SDEHNN:
 
 
 def train(
-    dataset: str, change: dict[str, Any], seed: int, quick: bool, epochs: int, data_dir: str | None = None
+    dataset: str, change: dict[str, Any], seed: int, quick: bool, epochs: int | None, data_dir: str | None = None
 ) -> Cell:
     """Train and score one of them in the paper's protocol."""
-    training = paper_training(epochs, quick)
-    return measure(dataset, lambda sizes, seed: build(sizes, seed, change), training, "paper", seed, quick, data_dir)
+    return measure(dataset, partial(build, change=change), "paper", seed, quick, epochs, data_dir)
 
 
 def write(folder: Path) -> None:

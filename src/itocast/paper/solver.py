@@ -43,10 +43,13 @@ def tasks(options: Options) -> list[Task]:
     ]  # fmt: skip
 
 
-def train(dataset: str, dropout: float, seed: int, quick: bool, epochs: int, data_dir: str | None = None) -> Cell:
+def train(
+    dataset: str, dropout: float, seed: int, quick: bool, epochs: int | None, data_dir: str | None = None
+) -> Cell:
     """NLL and CWCE of both parts after every epoch, in the model's scale."""
     opened = sources.open_dataset(dataset, data_dir)
     frame, schema = rows(opened, quick)
+    training = paper_training(len(frame), epochs, quick)
     frame = until(frame, schema, cut(frame, schema))
     target, data = schema["target"], settings("paper")
     columns = Columns(
@@ -61,7 +64,7 @@ def train(dataset: str, dropout: float, seed: int, quick: bool, epochs: int, dat
     model = SDEHNN.paper(parts["train"].sizes, dropout=dropout, seed=seed)
     watched = {name: windows.thin(WATCHED) for name, windows in parts.items()}
     history = fit(
-        model, parts["train"], parts["validation"].thin(4000), paper_training(epochs, quick), seed,
+        model, parts["train"], parts["validation"].thin(4000), training, seed,
         watch=partial(_watch, parts=watched),
     )  # fmt: skip
     curves = {
