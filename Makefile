@@ -19,7 +19,7 @@ DATA ?= data
 
 bench-core: .venv/installed
 	$(BIN)/python benchmarks/solvers.py
-	$(BIN)/python benchmarks/metro.py bars
+	$(BIN)/python benchmarks/metro.py
 
 bench-forecaster: .venv/installed
 	$(BIN)/python benchmarks/practical.py --data-dir $(DATA)
@@ -27,11 +27,12 @@ bench-forecaster: .venv/installed
 	$(BIN)/python benchmarks/uci.py --data-dir $(DATA)/uci
 	$(BIN)/python benchmarks/digits.py
 
-paper: .venv/installed
-	$(BIN)/python benchmarks/metro.py literal
+paper: .venv/installed-dgp
+	$(BIN)/itocast paper all --data-dir $(DATA)
+	$(BIN)/itocast paper page --reading docs/results/reading.md
 
 clean:
-	rm -rf .venv build demo model src/itocast.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv build demo model paper paper-quick src/itocast.egg-info .pytest_cache .mypy_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/bin/python:
@@ -39,6 +40,10 @@ clean:
 
 .venv/installed: pyproject.toml constraints.txt | .venv/bin/python
 	$(BIN)/pip install --quiet -c constraints.txt -e .
+	touch $@
+
+.venv/installed-dgp: .venv/installed
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[dgp]'
 	touch $@
 
 .venv/installed-test: .venv/installed

@@ -1,4 +1,4 @@
-"""Metro in the paper's protocol: `bars` holds the default SDE-HNN against its bars, `literal` runs the literal forms.
+"""Metro in the paper's protocol: the default SDE-HNN held against its bars.
 
 Window 5, horizon 1, rows in file order, five numeric columns, no calendar, the last 20 % as test part, one thread.
 """
@@ -104,37 +104,18 @@ def verdict(value: float, bar: float) -> str:
     return f"{'below' if value < bar else 'ABOVE'}, {value / bar:.3f} of it"
 
 
-def literal(seeds: int, epochs: int = 40) -> str:
-    """The forms of the paper as they stand in it, beside the default."""
-    metro = Metro()
-    training = Training.paper(epochs)
-    run = partial(metro.run, training=training, scaling="minmax")
-    rows = {
-        "HNN.paper": average([run(HNN.paper, seed=seed) for seed in range(seeds)]),
-        "SDEHNN.paper, z the last state": average([run(SDEHNN.paper, seed=seed) for seed in range(seeds)]),
-        "SDEHNN.paper, z the sequence": average(
-            [run(partial(SDEHNN.paper, state="sequence"), seed=seed) for seed in range(seeds)]
-        ),
-        "SDEHNN, default": average([metro.run(SDEHNN, Training(), seed) for seed in range(seeds)]),
-    }
-    return f"{table(rows)}\n\nSeeds: {seeds}; the paper's forms for at most {epochs} epochs."
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("bars", "literal"))
-    parser.add_argument("--seeds", type=int, default=None, help="3 for bars, 1 for literal")
+    parser.add_argument("--seeds", type=int, default=3)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    what = {"bars": (bars, 3), "literal": (literal, 1)}
-    report, seeds = what[arguments.what]
-    text = report(arguments.seeds or seeds)
+    text = bars(arguments.seeds)
     head = (
-        f"# Metro, paper protocol: {arguments.what}\n\nMade by `python benchmarks/metro.py {' '.join(sys.argv[1:])}` "
+        f"# Metro, paper protocol: bars\n\nMade by `python benchmarks/metro.py {' '.join(sys.argv[1:])}` "
         f"with itocast {__version__}, torch {torch.__version__}, Python {platform.python_version()}, one thread. "
         "Scores of the test part in vehicles per hour; processor seconds, which compare within this run alone.\n\n"
     )
-    write_bytes(RESULTS / f"metro-{arguments.what}.md", f"{head}{text}\n".encode())
+    write_bytes(RESULTS / "metro-bars.md", f"{head}{text}\n".encode())
     print(text)
     sys.exit("a bar was missed" if "ABOVE" in text.split("no bar")[0] else 0)
 
