@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Callable
 from functools import partial
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -11,26 +13,28 @@ from pydantic import Field, field_validator
 
 from itocast.data.preparation import Data
 from itocast.forecaster import Forecaster
-from itocast.models import MODELS
-from itocast.models.sde_hnn import Block
-from itocast.nets import Encoder
+from itocast.models import MODELS, Model
+from itocast.nets import Sizes
 from itocast.settings import Settings
 
 
-class ModelConfig(Settings):
-    """Which model, and how large."""
+def model_from(settings: dict[str, Any]) -> Callable[..., Model]:
+    """What makes a model from sizes and seed: its `kind`, and settings that its class has, all checked by making one.
 
-    kind: str = "sde_hnn"
-    encoder: Encoder = Encoder()
-    block: Block | None = Field(None, description="for sde_hnn")
-    components: int | None = Field(None, ge=1, description="weighted Gaussians a path")
-
-    def build(self) -> Any:
-        """What makes the model from sizes and seed."""
-        if self.kind not in MODELS:
-            raise ValueError(f"model.kind={self.kind!r}: expected one of {', '.join(MODELS)}")
-        chosen = {"encoder": self.encoder, "block": self.block, "components": self.components}
-        return partial(MODELS[self.kind], **{name: value for name, value in chosen.items() if value is not None})
+    >>> model_from({"kind": "deep_ensemble", "members": 3})(Sizes(5, 1, 0, 0, 1), seed=0).paths
+    3
+    """
+    chosen = dict(settings)
+    kind = chosen.pop("kind", "sde_hnn")
+    if kind not in MODELS:
+        raise ValueError(f"model.kind={kind!r}: expected one of {', '.join(MODELS)}")
+    known = [name for name in signature(MODELS[kind]).parameters if name not in ("sizes", "seed")]
+    for name, value in chosen.items():
+        if name not in known:
+            raise ValueError(f"model.{name}={value!r}: {kind} has no such setting; expected one of {', '.join(known)}")
+    build = partial(MODELS[kind], **chosen)
+    build(Sizes(1, 1, 0, 0, 1))
+    return build
 
 
 class Config(Settings):
@@ -48,7 +52,7 @@ class Config(Settings):
     future: tuple[str, ...] = ()
     static: tuple[str, ...] = ()
     data: Data = Data()
-    model: ModelConfig = ModelConfig()
+    model: dict[str, Any] = Field({}, description="kind, a name in MODELS, and settings of that model")
     training: dict[str, Any] = Field({}, description="settings of Training that replace those suited to the data")
 
     @field_validator("time", "id")
@@ -84,7 +88,7 @@ class Config(Settings):
     def forecaster(self) -> Forecaster:
         """A forecaster of these settings."""
         return Forecaster(
-            self.horizon, window=self.window, support=self.support, data=self.data, model=self.model.build(),  # type: ignore[arg-type]
+            self.horizon, window=self.window, support=self.support, data=self.data, model=model_from(self.model),  # type: ignore[arg-type]
             training=self.training, calibration=None if self.calibration == "none" else self.calibration,
             seed=self.seed,
         )  # fmt: skip
