@@ -24,8 +24,6 @@ CHANGES: dict[str, dict[str, Any]] = {  # from the literal form: z the last stat
     "p = 0": {"dropout": 0.0},
     "gain from 0.3": {"gain": 0.3},
     "gain from 0.1": {"gain": 0.1},
-    "gain from 0.1, p = 0.2": {"gain": 0.1, "dropout": 0.2},
-    "gain from 0.1, f and g linear + tanh": {"gain": 0.1, "kind": "linear"},
     "gain from 0.1, f and g linear + tanh, mixture over 2 paths": {
         "gain": 0.1, "kind": "linear", "objective": "mixture",
     },

@@ -42,7 +42,7 @@ The protocol is the paper's: five rows back, one ahead, no calendar, 60/20/20 % 
 deviations over the trials. Every method is there in two forms:
 
 - **paper**: LSTM 2×128 and two linear layers (SDE-HNN: LSTM 64 three times, T = 3, dt = 0.5), everything scaled to
-  [0, 1], Adam 1e-3 with weight decay 1e-3. Left open by the paper: batches of 256, 15 epochs or 1,500 steps if that
+  [0, 1], Adam 1e-3 with weight decay 1e-3. Left open by the paper: batches of 256, 10 epochs or 1,000 steps if that
   is more, but at most 200 epochs; the weights of the best validation NLL.
 - **itocast**: the Forecaster's defaults for all methods alike: encoder, scaling, schedule and calibration; SDE-HNN with
   its five Gaussians a path, the others with one.

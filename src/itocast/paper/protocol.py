@@ -102,13 +102,13 @@ def train(
 def paper_training(rows: int, epochs: int | None = None, quick: bool = False) -> Training:
     """The paper's optimiser; it leaves batch size and length open.
 
-    Batches of 256, at least 15 epochs and 1,500 steps but at most 200 epochs; more change little for HNN on Metro.
+    Batches of 256, at least 10 epochs and 1,000 steps but at most 200 epochs: as long as two cores allow for all methods.
 
     >>> [paper_training(rows).epochs for rows in (48204, 29101, 8220, 1000)]
-    [15, 22, 75, 200]
+    [10, 15, 50, 200]
     """
     batches = math.ceil((1 - TEST) * (1 - VALIDATION) * rows / BATCH)
-    suited = min(200, max(15, math.ceil(1500 / batches)))
+    suited = min(200, max(10, math.ceil(1000 / batches)))
     return Training.paper(3 if quick else epochs or suited).model_copy(update={"batch_size": BATCH, "patience": None})
 
 
