@@ -121,11 +121,20 @@ def toy(seed: int = 0, rows: int = 1000) -> pd.DataFrame:
     """
     random = np.random.default_rng(seed)
     x = np.sort(random.uniform(-30, 40, rows))
-    mean = 0.4 * x * np.sin(x) + 0.7 * x * np.cos(x / 2)
-    deviation = np.where((x >= 10) & (x <= 20), 0.15 * np.abs(x), 0.0)
+    mean, deviation = toy_truth(x)
     return pd.DataFrame(
         {"x": x, "y": mean + deviation * random.standard_normal(rows), "mean": mean, "deviation": deviation}
     )
+
+
+def toy_truth(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The true mean of the toy problem and the deviation of its noise.
+
+    >>> toy_truth(np.array([0.0, 10.0, 20.0, 21.0]))[1].tolist()
+    [0.0, 1.5, 3.0, 0.0]
+    """
+    noisy = (x >= 10) & (x <= 20)
+    return 0.4 * x * np.sin(x) + 0.7 * x * np.cos(x / 2), np.where(noisy, 0.15 * np.abs(x), 0.0)
 
 
 def size_text(size: tuple[int, int]) -> str:

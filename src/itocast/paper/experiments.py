@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from itocast.data import sources
 from itocast.paper import calibration, efficiency, intervals, literal, solver, table, toy
-from itocast.paper.cells import Task, run, stored
-from itocast.paper.outputs import write_figure, write_table
+from itocast.paper.cells import Task, run
 from itocast.paper.protocol import Options
 
 
@@ -32,19 +31,8 @@ def perform(names: list[str], options: Options, folder: Path, jobs: int = 1) -> 
     return sorted(path for path in folder.iterdir() if path.is_file())
 
 
-def _toy_tasks(options: Options) -> list[Task]:
-    return [Task(f"toy/{seed}", toy.run, {"seed": seed, "quick": options.quick}) for seed in options.seeds]
-
-
-def _toy_write(folder: Path) -> None:
-    results = stored(folder, "toy")
-    frame = toy.table(results)
-    write_table(folder, "toy", frame, toy.text(frame))
-    write_figure(folder, "toy", toy.figure(results[0]))
-
-
 EXPERIMENTS: dict[str, Experiment] = {
-    "toy": Experiment(_toy_tasks, _toy_write),
+    "toy": Experiment(toy.tasks, toy.write),
     "solver": Experiment(solver.tasks, solver.write),
     "table": Experiment(Options.tasks, table.write),
     "calibration": Experiment(Options.tasks, calibration.write),

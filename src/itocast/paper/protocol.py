@@ -102,7 +102,7 @@ def train(
 def paper_training(rows: int, epochs: int | None = None, quick: bool = False) -> Training:
     """The paper's optimiser; it leaves batch size and length open.
 
-    Batches of 256, at least 10 epochs and 1,000 steps but at most 200 epochs: as long as two cores allow for all methods.
+    Batches of 256, at least 10 epochs and 1,000 steps but at most 200 epochs: what two cores can bear.
 
     >>> [paper_training(rows).epochs for rows in (48204, 29101, 8220, 1000)]
     [10, 15, 50, 200]
