@@ -20,7 +20,7 @@ from itocast.forecast import Forecast
 from itocast.models import BNN, HNN, DeepEnsemble, DeepGP, MCDropout, SDENet, sde_net
 from itocast.models.bnn import Bayesian
 from itocast.models.gp_layer import GPLayer
-from itocast.nets import Encoder, Inputs, Sizes
+from itocast.nets import Encoder, Inputs, Sizes, initialise
 from itocast.paper.protocol import NEEDS
 from itocast.sde import Noise
 from itocast.training import Training, fit, predict
@@ -34,6 +34,12 @@ def inputs(rows: int = 6, sizes: Sizes = SIZES, seed: int = 0) -> Inputs:
     shapes = ((sizes.window, sizes.targets), (sizes.window, sizes.covariates), (sizes.known,))
     parts = [torch.randn(rows, *shape, generator=draw) for shape in shapes]
     return Inputs(*parts, anchor=torch.randn(rows, sizes.horizon, sizes.targets, generator=draw))
+
+
+def drawn(network: nn.Module) -> nn.Module:
+    """With weights that are the same in every run."""
+    initialise(network, seed=0)
+    return network
 
 
 def fresh(seed: int = 0) -> Noise:
@@ -113,7 +119,7 @@ def test_mc_dropout_without_masks_is_hnn():
 def test_a_recurrent_mask_is_the_same_at_all_steps_of_time_in_every_layer(kind, paths):
     sizes = SIZES._replace(known=0)
     drop = 0.4
-    encoder = Encoder(kind=kind, dim=8, layers=2, dropout=drop).build(sizes, keep_time=True).train()
+    encoder = drawn(Encoder(kind=kind, dim=8, layers=2, dropout=drop).build(sizes, keep_time=True)).train()
     seen = []
     for layer in encoder.layers:
         layer.register_forward_hook(lambda _, given, out: seen.append((given[0], out[0])))
@@ -136,7 +142,7 @@ def test_a_recurrent_mask_is_the_same_at_all_steps_of_time_in_every_layer(kind, 
 def test_masks_leave_the_expected_state_as_it_is():
     """With one recurrent layer the state is linear in the mask: mean m, variance m² p / (1 - p)."""
     sizes, drop, paths = SIZES._replace(known=0), 0.3, 20_000
-    encoder = Encoder(kind="lstm", dim=8, layers=1, dropout=drop).build(sizes)
+    encoder = drawn(Encoder(kind="lstm", dim=8, layers=1, dropout=drop).build(sizes))
     with torch.no_grad():
         plain = encoder.eval()(inputs(2, sizes), shared())
         states = encoder(inputs(2, sizes), shared(1), paths)
@@ -148,7 +154,7 @@ def test_masks_leave_the_expected_state_as_it_is():
 
 def test_an_encoder_without_dropout_has_the_same_state_on_every_path():
     for encoder in (STILL, LSTM.model_copy(update={"dropout": 0.0})):
-        network = encoder.build(SIZES)
+        network = drawn(encoder.build(SIZES))
         states = network(inputs(), shared(), 3)
         assert states.shape == (3, 6, 8)
         assert torch.equal(states, network(inputs(), shared()).expand(3, -1, -1))
@@ -268,18 +274,18 @@ def test_divergence_of_the_prior_itself_is_zero():
 
 
 def test_a_draw_without_spread_is_the_network_itself():
-    lstm = nn.LSTM(3, 5, num_layers=2, batch_first=True)
+    lstm = drawn(nn.LSTM(3, 5, num_layers=2, batch_first=True))
     x = torch.randn(4, 6, 3, generator=torch.Generator().manual_seed(0))
     out, (state, memory) = Bayesian(lstm, spread=1e-9).draw(fresh())(x)
     plain, (plain_state, plain_memory) = lstm(x)
-    for drawn, expected in ((out, plain), (state, plain_state), (memory, plain_memory)):
-        torch.testing.assert_close(drawn, expected, rtol=1e-5, atol=1e-6)
+    for found, expected in ((out, plain), (state, plain_state), (memory, plain_memory)):
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_draws_have_the_moments_of_the_weights():
     """A linear layer's output at x is Gaussian: mean W x + b, variance σ² (|x|² + 1)."""
     spread, count = 0.3, 4000
-    layer = Bayesian(nn.Linear(3, 2), spread=spread)
+    layer = Bayesian(drawn(nn.Linear(3, 2)), spread=spread)
     x, noise = torch.tensor([[1.0, -2.0, 0.5]]), fresh()
     with torch.no_grad():
         draws = torch.cat([layer.draw(noise)(x) for _ in range(count)])
