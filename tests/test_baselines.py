@@ -367,7 +367,7 @@ def test_a_strong_divergence_leads_the_weights_to_the_prior():
     x, y = inputs(), torch.zeros(6, 1, 1)
     model = BNN(SIZES, encoder=STILL, kl_weight=1e4, prior=0.1)
     optimiser = torch.optim.Adam(model.parameters(), lr=0.05)
-    for step in range(300):
+    for step in range(150):
         loss = model.loss(x, y, fresh(step))
         optimiser.zero_grad()
         loss.backward()
@@ -382,9 +382,9 @@ def test_weight_decay_does_not_widen_the_posterior():
     """Decay shrinks ρ to 0, a deviation of log 2, although the loss has no say in it."""
     rows = Rows(inputs(32), torch.zeros(32, 1, 1))
     deviations = []
-    for decay in (0.0, 0.5):
+    for decay in (0.0, 2.0):
         model = BNN(SIZES, encoder=STILL)
-        settings = Training(epochs=30, learning_rate=1e-2, weight_decay=decay, batch_size=8, schedule="constant")
+        settings = Training(epochs=8, learning_rate=1e-2, weight_decay=decay, batch_size=8, schedule="constant")
         fit(model, rows, rows, settings)
         deviations.append(torch.cat([nn.functional.softplus(rho).flatten() for rho in model.network.rho]).mean().item())
     assert deviations[1] <= deviations[0] * 1.01

@@ -273,7 +273,7 @@ def test_printed_table_is_whole():
         assert {len(row) for row in figures.values()} == {len(printed.ORDER)}
         for share in figures["r2"]:
             assert 0 < share < 1
-    for method in printed.ORDER:  # on other datasets the paper's own figures do not fit together
+    for method in printed.ORDER:  # on other datasets not all of the printed figures fit together
         r2, cwce, both = (printed.printed("metro", name, method) for name in ("r2", "cwce", "r_cwce"))
         assert both == pytest.approx((1 - r2) * cwce, rel=0.01), method
 
@@ -498,8 +498,8 @@ def test_epochs_of_the_papers_form_do_not_concern_the_other():
 def test_the_papers_training_is_long_enough():
     for rows in (10_000, 30_000, 50_000):
         settings = protocol.paper_training(rows)
-        assert settings.epochs * math.ceil(0.6 * rows / settings.batch_size) >= 1500
-        assert settings.epochs >= 15
+        assert settings.epochs * math.ceil(0.6 * rows / settings.batch_size) >= 1000
+        assert settings.epochs >= 10
     assert protocol.paper_training(100).epochs == 200
     assert protocol.paper_training(100, epochs=4).epochs == 4
     assert (settings.optimiser, settings.learning_rate, settings.weight_decay) == ("adam", 1e-3, 1e-3)

@@ -316,7 +316,7 @@ TOML = {
     "horizon = 'x'": "horizon='x': input should be a valid integer",
     "[data]\nholidys = 'US'": "Data has no setting 'holidys': expected one of freq, repeated",
     "[model]\nkind = 'prophet'": "model.kind='prophet': expected one of sde_hnn, hnn, mc_dropout",
-    "[model]\nwidth = 3": "ModelConfig has no setting 'width': expected one of kind, encoder",
+    "[model]\nwidth = 3": "model.width=3: sde_hnn has no such setting; expected one of encoder, block, components",
     "[model.encoder]\nhiden = 3": "Encoder has no setting 'hiden': expected one of kind, dim",
     "[model.encoder]\nhidden = 0": "hidden=0: input should be greater than or equal to 1",
     "[training]\nepoch = 3": "Training has no setting 'epoch': expected one of epochs",
