@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import sys
+import warnings
 from functools import partial
 
 import numpy as np
@@ -9,16 +12,21 @@ import pandas as pd
 import pytest
 import torch
 
-from itocast import Data, Forecaster
+from itocast import Data, Forecaster, cli
 from itocast.data.preparation import Preparation
 from itocast.data.reading import read_table
 from itocast.data.table import Columns, Table
-from itocast.models import HNN, SDEHNN
+from itocast.models import BNN, HNN, SDEHNN, DeepEnsemble, DeepGP, MCDropout, SDENet
 from itocast.nets import Encoder
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # of torch.jit.script, which linear_operator still uses
+    import gpytorch  # noqa: F401
 
 torch.set_num_threads(1)
 
 SMALL = Encoder(hidden=16, dim=8, frequencies=4, embedding=2)
+LSTM = Encoder(kind="lstm", dim=8, layers=2)
 TINY = partial(HNN, encoder=SMALL)
 TINY_SDE = partial(SDEHNN, encoder=SMALL)
 BUILD = {
@@ -30,6 +38,25 @@ BUILD = {
     "hnn": lambda sizes, seed=0: HNN(sizes, encoder=SMALL, seed=seed),
     "hnn mixture": lambda sizes, seed=0: HNN(sizes, encoder=SMALL, components=3, seed=seed),
     "hnn paper": lambda sizes, seed=0: HNN.paper(sizes, seed=seed),
+    "hnn gru": lambda sizes, seed=0: HNN(sizes, encoder=Encoder(kind="gru", dim=8, layers=2), seed=seed),
+    "mc_dropout": lambda sizes, seed=0: MCDropout(sizes, encoder=SMALL, seed=seed),
+    "mc_dropout lstm": lambda sizes, seed=0: MCDropout(sizes, encoder=LSTM, seed=seed),
+    "mc_dropout paper": lambda sizes, seed=0: MCDropout.paper(sizes, seed=seed),
+    "deep_ensemble": lambda sizes, seed=0: DeepEnsemble(sizes, encoder=SMALL, members=3, seed=seed),
+    "deep_ensemble adversarial": lambda sizes, seed=0: DeepEnsemble(
+        sizes, encoder=SMALL, members=2, adversarial=0.01, seed=seed
+    ),
+    "deep_ensemble lstm": lambda sizes, seed=0: DeepEnsemble(sizes, encoder=LSTM, members=2, seed=seed),
+    "deep_ensemble paper": lambda sizes, seed=0: DeepEnsemble.paper(sizes, seed=seed),
+    "bnn": lambda sizes, seed=0: BNN(sizes, encoder=SMALL, seed=seed),
+    "bnn lstm": lambda sizes, seed=0: BNN(sizes, encoder=LSTM, seed=seed),
+    "bnn paper": lambda sizes, seed=0: BNN.paper(sizes, seed=seed),
+    "deep_gp": lambda sizes, seed=0: DeepGP(sizes, encoder=SMALL, width=3, inducing=8, seed=seed),
+    "deep_gp lstm": lambda sizes, seed=0: DeepGP(sizes, encoder=LSTM, width=3, inducing=8, seed=seed),
+    "deep_gp paper": lambda sizes, seed=0: DeepGP.paper(sizes, seed=seed),
+    "sde_net": lambda sizes, seed=0: SDENet(sizes, encoder=SMALL, seed=seed),
+    "sde_net lstm": lambda sizes, seed=0: SDENet(sizes, encoder=LSTM, seed=seed),
+    "sde_net paper": lambda sizes, seed=0: SDENet.paper(sizes, seed=seed),
 }
 
 
@@ -138,3 +165,36 @@ def panel() -> tuple[pd.DataFrame, Forecaster]:
     """Three series with covariates of every kind."""
     frame = panel_frame()
     return frame, tiny(model=TINY_SDE).fit(frame, past=["heat"], future=["promotion"], static=["place"])
+
+
+class Ran:
+    """Exit code, standard output and standard error of a command."""
+
+    def __init__(self, code: int, out: str, error: str) -> None:
+        self.code, self.out, self.error = code, out, error
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """Standard output, all of it, as a table."""
+        assert self.code == 0, self.error
+        return pd.read_csv(io.StringIO(self.out), keep_default_na=False)
+
+
+@pytest.fixture
+def run(monkeypatch, capsys, tmp_path):
+    """Run a command in this process, in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def command(*arguments: object, stdin: str = "") -> Ran:
+        monkeypatch.setattr(sys, "argv", ["itocast", *map(str, arguments)])
+        monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
+        capsys.readouterr()
+        try:
+            cli.run()
+            code = 0
+        except SystemExit as stop:
+            code = stop.code or 0
+        return Ran(code, *capsys.readouterr())
+
+    return command

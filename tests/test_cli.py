@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
@@ -27,39 +26,6 @@ encoder = { hidden = 16, dim = 8, frequencies = 4, embedding = 2 }
 epochs = 1
 """
 LAW = ["mean", "median", "lo-80", "hi-80", "lo-95", "hi-95", "aleatoric", "epistemic"]
-
-
-class Ran:
-    """Exit code, standard output and standard error of a command."""
-
-    def __init__(self, code: int, out: str, error: str) -> None:
-        self.code, self.out, self.error = code, out, error
-
-    @property
-    def table(self) -> pd.DataFrame:
-        """Standard output, all of it, as a table."""
-        assert self.code == 0, self.error
-        return pd.read_csv(io.StringIO(self.out), keep_default_na=False)
-
-
-@pytest.fixture
-def run(monkeypatch, capsys, tmp_path):
-    """Run a command in this process, in a folder of its own."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def command(*arguments: object, stdin: str = "") -> Ran:
-        monkeypatch.setattr(sys, "argv", ["itocast", *map(str, arguments)])
-        monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
-        capsys.readouterr()
-        try:
-            cli.run()
-            code = 0
-        except SystemExit as stop:
-            code = stop.code or 0
-        return Ran(code, *capsys.readouterr())
-
-    return command
 
 
 def command(*arguments: str, **options) -> subprocess.CompletedProcess:
@@ -347,7 +313,7 @@ WRONG = [
     (1, "fit {table} --target z", "target names column 'z', which is not in the table: its columns are ds, y"),
     (1, "fit {table} --time when", "time names column 'when'"),
     (1, "fit {table} --past heat", "past names column 'heat'"),
-    (1, "fit {table} --model prophet", "model.kind='prophet': expected one of sde_hnn, hnn"),
+    (1, "fit {table} --model prophet", "model.kind='prophet': expected one of sde_hnn, hnn, mc_dropout"),
     (1, "fit {table} --support integer", "support='integer': expected one of real, positive, unit"),
     (1, "fit {table} --calibration platt", "calibration='platt': expected"),
     (1, "fit {table} --repeated max", "repeated='max': input should be 'error', 'first', 'last', 'mean' or 'keep'"),

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 
+import pandas as pd
 import pytest
 import torch
-from conftest import BUILD, SMALL
+from conftest import BUILD, SMALL, tiny
 
-from itocast.models import MODELS, OBJECTIVES, SDEHNN
+from itocast import Forecaster
+from itocast.models import MODELS, OBJECTIVES, SDEHNN, DeepEnsemble
 from itocast.models.sde_hnn import Block
 from itocast.nets import Encoder, Sizes
 from itocast.sde import Noise
@@ -28,10 +30,15 @@ def test_law_has_the_shape_of_the_targets_and_finite_positive_variance(build, ro
     model = build(rows.sizes)
     law = predict(model, rows, paths=3)
     assert law.shape == (len(rows), 3, 2)
-    assert law.means.shape[0] == (3 if model.paths > 1 else 1)
+    assert law.means.shape[0] == _paths(model, 3)
     assert law.means.isfinite().all()
     assert (law.variance > 0).all()
     assert law.variance.isfinite().all()
+
+
+def _paths(model, asked: int) -> int:
+    """An ensemble has as many paths as members, a model without noise has one."""
+    return asked if model.paths > 1 and not isinstance(model, DeepEnsemble) else model.paths
 
 
 def test_gradient_reaches_every_parameter(build, rows):
@@ -53,8 +60,9 @@ def _unused_in_one_step(name: str) -> bool:
 
 def test_same_seed_same_weights_and_forecasts(build, rows):
     one, two, other = (build(rows.sizes, seed=seed) for seed in (0, 0, 1))
-    assert torch.equal(predict(one, rows).means, predict(two, rows).means)
-    assert not torch.equal(predict(one, rows).means, predict(other, rows).means)
+    law, same, another = (predict(model, rows, paths=3).means for model in (one, two, other))
+    assert torch.equal(law, same)
+    assert not torch.equal(law, another)
 
 
 def test_the_global_generator_plays_no_part(build, rows):
@@ -66,28 +74,42 @@ def test_the_global_generator_plays_no_part(build, rows):
     before = torch.random.get_rng_state()
     x, y = rows.batch(slice(None))
     model.train().loss(x, y, Noise(0, shared=False)).backward()
-    predict(model, rows)
+    predict(model, rows, paths=3)
     assert torch.equal(torch.random.get_rng_state(), before)
 
 
 def test_forecast_of_a_row_depends_on_neither_batch_nor_order(build, rows):
-    model = build(rows.sizes)
-    whole = predict(model, rows)
+    model, rows = build(rows.sizes), rows.thin(60)
+    whole = predict(model, rows, paths=3)
     for size in (1, 7, 50):
-        part = predict(model, rows, batch_size=size)
+        part = predict(model, rows, paths=3, batch_size=size)
         torch.testing.assert_close(part.means, whole.means, rtol=1e-5, atol=1e-5)
         torch.testing.assert_close(part.log_variances, whole.log_variances, rtol=1e-5, atol=1e-5)
     x, _ = rows.batch(torch.arange(len(rows)).flip(0))
     with torch.no_grad():
-        backwards = model(x, model.paths, Noise(0, shared=True))
+        backwards = model(x, 3, Noise(0, shared=True))
     torch.testing.assert_close(backwards.means.flip(1), whole.means, rtol=1e-5, atol=1e-5)
-    assert torch.equal(predict(model, rows).means, whole.means)
+    assert torch.equal(predict(model, rows, paths=3).means, whole.means)
 
 
 def test_config_survives_json_and_rebuilds_the_same_network(build, rows):
     model = build(rows.sizes)
     again = type(model)(**json.loads(json.dumps(model.config)))
-    assert torch.equal(predict(model, rows).means, predict(again, rows).means)
+    assert torch.equal(predict(model, rows, paths=3).means, predict(again, rows, paths=3).means)
+    assert predict(model, rows.thin(4)).means.shape[0] == model.paths  # if none are asked for
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_forecaster_of_every_model_forecasts_the_same_after_save_and_load(name, single, tmp_path):
+    frame, _ = single
+    forecaster = tiny(model=BUILD[name]).fit(frame)
+    assert type(forecaster.fitted.model) is MODELS[name]
+    forecaster.save(tmp_path / "model")
+    again = Forecaster.load(tmp_path / "model")
+    pd.testing.assert_frame_equal(again.predict(frame), forecaster.predict(frame), check_exact=True)
+    for key, tensor in forecaster.fitted.model.state_dict().items():
+        assert torch.equal(again.fitted.model.state_dict()[key], tensor), key
+    again.update(frame.assign(ds=frame["ds"] + pd.Timedelta(hours=len(frame))))  # what was loaded can learn on
 
 
 def test_objectives_differ_only_where_there_are_several_paths(rows):
@@ -106,10 +128,20 @@ def test_paper_presets_are_the_papers_sizes():
     assert sde.block.steps == 6
     assert sde.block.log_gain is None
     assert sde.objective == "paper"
-    assert sde.encoder.network.hidden_size == 64
+    assert [layer.hidden_size for layer in sde.encoder.layers] == [64]
     assert (sde.block.drift.network.hidden_size, sde.block.diffusion.network.hidden_size) == (64, 64)
-    assert (hnn.encoder.network.num_layers, hnn.encoder.network.hidden_size) == (2, 128)
-    assert sum(p.numel() for p in sde.parameters()) < sum(p.numel() for p in hnn.parameters())
+    for method in ("hnn", "mc_dropout", "deep_gp", "sde_net"):
+        assert [layer.hidden_size for layer in MODELS[method].paper(sizes).encoder.layers] == [128, 128], method
+    assert sum(p.numel() for p in MODELS["deep_ensemble"].paper(sizes).parameters()) == 5 * _size(hnn)
+    assert _size(MODELS["bnn"].paper(sizes)) == 2 * _size(hnn)  # a mean and a deviation for each weight
+    assert _size(MODELS["mc_dropout"].paper(sizes)) == _size(hnn)
+    # two LSTM layers of 4 gates with two biases, and two linear layers of one output
+    assert _size(hnn) == 4 * 128 * (9 + 128 + 2) + 4 * 128 * (128 + 128 + 2) + 2 * (128 + 1)
+    assert _size(sde) < _size(hnn)
+
+
+def _size(model) -> int:
+    return sum(p.numel() for p in model.parameters())
 
 
 def test_epistemic_part_comes_from_the_noise(rows):

@@ -26,10 +26,16 @@ def nll(model, rows):
     return -predict(model, rows, model.validation_paths).log_prob(rows.batch(slice(None))[1]).mean().item()
 
 
-def test_every_model_learns(build, rows):
-    model = build(rows[0].sizes)
+BASELINES = ("mc_dropout", "deep_ensemble", "bnn", "deep_gp", "sde_net")
+LEARNERS = [name for name in BUILD if name not in {f"{baseline} paper" for baseline in BASELINES}]  # those are slow
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_every_model_learns(name, rows):
+    model = BUILD[name](rows[0].sizes)
     before = nll(model, rows[1])
-    history = fit(model, *rows, Training(epochs=6, batch_size=32))
+    quicker = {"learning_rate": 0.02} if name.startswith("deep_gp") else {}  # its noise starts far below the data's
+    history = fit(model, *rows, Training(epochs=6, batch_size=32, **quicker))
     assert nll(model, rows[1]) < before - 0.1
     assert nll(model, rows[1]) == pytest.approx(min(epoch["validation"] for epoch in history.epochs), abs=1e-6)
 
@@ -194,6 +200,24 @@ def test_a_flipped_bit_in_a_checkpoint_is_noticed(tmp_path, rows):
         path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
         with pytest.raises(StorageError, match="is damaged: delete it to start anew"):
             fit(BUILD["hnn"](rows[0].sizes), *rows, QUICK, checkpoint=path)
+
+
+def test_a_model_sees_its_rows_before_the_first_step_and_what_watches_it_is_kept(monkeypatch, rows):
+    model = BUILD["hnn"](rows[0].sizes)
+    seen = []
+    monkeypatch.setattr(type(model), "prepare", lambda self, rows: seen.append(("prepare", rows)))
+    monkeypatch.setattr(training, "_epoch", lambda *_, epoch, **__: seen.append(("epoch", epoch)) or 0.0)
+    history = fit(model, *rows, QUICK, watch=lambda watched: {"training": watched.training, "same": watched is model})
+    assert seen == [("prepare", rows[0]), *(("epoch", epoch) for epoch in range(4))]
+    assert [(epoch["training"], epoch["same"]) for epoch in history.epochs] == [(False, True)] * 4
+    assert all(epoch.keys() >= {"train", "validation", "seconds"} for epoch in history.epochs)
+
+
+def test_what_watches_a_run_changes_nothing_in_it(rows):
+    watched, alone = BUILD["sde_hnn"](rows[0].sizes), BUILD["sde_hnn"](rows[0].sizes)
+    fit(alone, *rows, QUICK)
+    fit(watched, *rows, QUICK, watch=lambda model: {"nll": nll(model, rows[0])})
+    assert all(map(torch.equal, alone.state_dict().values(), watched.state_dict().values()))
 
 
 def test_no_paths_are_refused(rows):
