@@ -56,7 +56,7 @@ class Encoder(Settings):
     layers: int = Field(2, ge=1)
     frequencies: int = Field(16, ge=0, description="of the periodic embedding of each lag; 0 for none")
     embedding: int = Field(8, ge=1)
-    dropout: float = Field(0.15, ge=0, lt=1, description="of the units of every hidden layer, in training alone")
+    dropout: float = Field(0.15, ge=0, lt=1, description="of the units of every hidden layer, in training")
 
     def build(self, sizes: Sizes, keep_time: bool = False) -> nn.Module:
         """A network from Inputs to (rows, dim), or to (rows, window, dim) where a recurrent one keeps the time axis.
@@ -155,7 +155,7 @@ class Recurrent(nn.Module):
         for layer in self.layers:
             states, lead = layer(states.flatten(0, -3))[0], states.shape[:-2]
             states = states.unflatten(0, lead)
-            if self.dropout and (paths or self.training):  # one mask for all steps of time (Gal and Ghahramani 2016)
+            if self.dropout and (paths or self.training):  # one mask for all steps of time
                 states = states * _keep(self.dropout, noise, paths, len(x.lags), (1, states.shape[-1]))
         states = states if self.keep_time else states[..., -1:, :]
         if self.join:

@@ -78,10 +78,11 @@ class Training(Settings):
 
 @dataclass
 class History:
-    """What happened in a run: one entry an epoch, and why it ended."""
+    """What happened in a run: one entry an epoch, why it ended, and the settings it had."""
 
     epochs: list[dict[str, float]] = field(default_factory=list)  # train (loss), validation (NLL), seconds
     stopped: Literal["finished", "early", "interrupted", "diverged"] = "finished"
+    settings: dict[str, Any] = field(default_factory=dict)
 
     @property
     def best(self) -> int:
@@ -109,7 +110,7 @@ def fit(
     not finite, with a warning. The numbers drawn in an epoch depend on the seed and the epoch alone. What `watch` says
     of the model after an epoch is kept in the history.
     """
-    history = History()
+    history = History(settings=settings.model_dump())
     model.prepare(train)
     optimiser = _optimiser(model, settings)
     best = _copy(model)
@@ -127,8 +128,8 @@ def fit(
                 score = nll(model, validation)
                 if not math.isfinite(score):
                     raise TrainingError(_diverged(f"the validation loss became {score}", len(history.epochs), settings))
-                history.epochs.append({"train": loss, "validation": score, "seconds": time.perf_counter() - began})
-                history.epochs[-1] |= watch(model) if watch else {}
+                record = {"train": loss, "validation": score, "seconds": time.perf_counter() - began}
+                history.epochs.append((watch(model) if watch else {}) | record)
                 if history.best == len(history.epochs):
                     best = _copy(model)
                 if checkpoint:
@@ -186,9 +187,9 @@ def _epoch(
         loss = model.loss(x, y, noise)
         optimiser.zero_grad(set_to_none=True)
         loss.backward()
-        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), settings.clip)
-        if not (math.isfinite(loss.item()) and math.isfinite(norm.item())):
-            what = f"the loss became {loss.item():g} with a gradient of norm {norm.item():g}"
+        norms = [torch.nn.utils.clip_grad_norm_(part.parameters(), settings.clip).item() for part in model.parts()]
+        if not (math.isfinite(loss.item()) and math.isfinite(max(norms))):
+            what = f"the loss became {loss.item():g} with a gradient of norm {max(norms):g}"
             raise TrainingError(_diverged(what, epoch, settings))
         optimiser.step()
         total += loss.item() * len(index)
@@ -207,7 +208,11 @@ def _mix(seed: int, epoch: int) -> int:
 
 def _optimiser(model: Model, settings: Training) -> torch.optim.Optimizer:
     kind = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}[settings.optimiser]
-    return kind(model.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True)
+    groups = [
+        {"params": [p for name, p in model.named_parameters() if model.decays(name) == decays], "weight_decay": decay}
+        for decays, decay in ((True, settings.weight_decay), (False, 0.0))
+    ]
+    return kind([group for group in groups if group["params"]], lr=settings.learning_rate, fused=True)
 
 
 def _copy(model: Model) -> Weights:

@@ -62,6 +62,14 @@ class Model(nn.Module):
     def prepare(self, rows: Batches) -> None:
         """Look at the rows to be trained on before the first step, if a model wants to know of them."""
 
+    def parts(self) -> list[nn.Module]:
+        """Networks that learn apart from one another: each has its gradient clipped by its own norm."""
+        return [self]
+
+    def decays(self, name: str) -> bool:
+        """Whether weight decay is meant for a parameter: not where a model has a prior of its own."""
+        return True
+
     def loss(self, x: Inputs, y: Tensor, noise: Noise) -> Tensor:
         """What training minimises."""
         return OBJECTIVES[self.objective](self(x, self.training_paths, noise), y)

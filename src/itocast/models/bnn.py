@@ -31,7 +31,7 @@ class Bayesian(nn.Module):
 
     def __init__(self, network: nn.Module, prior: float = 1.0, spread: float = 0.02) -> None:
         super().__init__()
-        if not (prior > 0 and spread > 0):
+        if not (0 < prior < math.inf and 0 < spread < math.inf):
             raise ValueError(f"prior={prior}, spread={spread}: expected positive deviations")
         self.network, self.prior = network, prior
         start = math.log(math.expm1(spread))
@@ -56,8 +56,8 @@ class Bayesian(nn.Module):
 class BNN(Model):
     """HNN with Bayesian weights, learned by Bayes by Backprop (Blundell et al. 2015).
 
-    The loss of a row is -log p(y | weights) of one draw, plus `kl_weight` times the divergence from the prior shared
-    evenly by the training rows; 1 is the variational bound itself.
+    The loss of a number is -log p(y | weights) of one draw, plus `kl_weight` times the divergence from the prior,
+    shared evenly by all numbers that are learned from; 1 is the variational bound. Weights do not decay otherwise.
 
     Deviates: the prior is one Gaussian, whose divergence is exact, in place of a mixture of two.
 
@@ -70,14 +70,14 @@ class BNN(Model):
 
     validation_paths = 8
     paths = 32
-    rows: Tensor
+    learned: Tensor
 
     def __init__(
         self, sizes: Sizes, encoder: Encoder | dict[str, Any] = Encoder(dropout=0), components: int = 1,
         relative: bool = True, prior: float = 1.0, kl_weight: float = 1.0, seed: int = 0,
     ) -> None:  # fmt: skip
         super().__init__()
-        if kl_weight < 0:
+        if not 0 <= kl_weight < math.inf:
             raise ValueError(f"kl_weight={kl_weight}: expected 0 or more")
         self.sizes = sizes = Sizes(*sizes)
         encoder = Encoder.of(encoder)
@@ -87,7 +87,7 @@ class BNN(Model):
         }  # fmt: skip
         self.kl_weight = kl_weight
         self.network = Bayesian(HNN(sizes, encoder, components, relative, seed), prior)
-        self.register_buffer("rows", torch.tensor(0))  # how many it learns from
+        self.register_buffer("learned", torch.tensor(0))  # how many numbers it learns from
 
     @classmethod
     def paper(cls, sizes: Sizes, seed: int = 0) -> BNN:
@@ -95,11 +95,14 @@ class BNN(Model):
         return cls(sizes, encoder=PAPER_ENCODER, relative=False, seed=seed)
 
     def prepare(self, rows: Batches) -> None:
-        if not self.rows:
-            self.rows.fill_(len(rows))
+        if not self.learned:
+            self.learned.fill_(len(rows) * self.sizes.horizon * self.sizes.targets)
+
+    def decays(self, name: str) -> bool:
+        return False
 
     def forward(self, x: Inputs, paths: int, noise: Noise) -> Forecast:
         return Forecast.beside([self.network.draw(noise)(x, 1, noise) for _ in range(paths)])
 
     def loss(self, x: Inputs, y: Tensor, noise: Noise) -> Tensor:
-        return super().loss(x, y, noise) + self.kl_weight * self.network.kl() / self.rows.clamp(min=1)
+        return super().loss(x, y, noise) + self.kl_weight * self.network.kl() / self.learned.clamp(min=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -32,7 +33,7 @@ class DeepEnsemble(Model):
         members: int = 5, adversarial: float = 0.0, seed: int = 0,
     ) -> None:  # fmt: skip
         super().__init__()
-        if members < 1 or adversarial < 0:
+        if members < 1 or not 0 <= adversarial < math.inf:
             raise ValueError(f"members={members}, adversarial={adversarial}: expected at least 1, and 0 or more")
         self.sizes = sizes = Sizes(*sizes)
         encoder = Encoder.of(encoder)
@@ -54,8 +55,12 @@ class DeepEnsemble(Model):
         return Forecast.beside([member(x, 1, noise) for member in self.members])
 
     def loss(self, x: Inputs, y: Tensor, noise: Noise) -> Tensor:
-        """The sum over members, so that each learns as it would alone."""
-        return torch.stack([self._member_loss(member, x, y, noise) for member in self.members]).sum()
+        """The mean over members, with the gradient of the sum: each learns as it would alone."""
+        losses = torch.stack([self._member_loss(member, x, y, noise) for member in self.members])
+        return losses.sum() + (losses.mean() - losses.sum()).detach()
+
+    def parts(self) -> list[nn.Module]:
+        return list(self.members)
 
     def _member_loss(self, member: nn.Module, x: Inputs, y: Tensor, noise: Noise) -> Tensor:
         if not self.adversarial:

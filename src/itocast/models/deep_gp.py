@@ -28,7 +28,7 @@ class DeepGP(Model):
     training_paths = 1
     validation_paths = 8
     paths = 32
-    rows: Tensor
+    learned: Tensor
 
     def __init__(
         self, sizes: Sizes, encoder: Encoder | dict[str, Any] = Encoder(), relative: bool = True, width: int = 8,
@@ -37,8 +37,8 @@ class DeepGP(Model):
         super().__init__()
         try:
             from itocast.models.gp_layer import GPLayer
-        except ImportError:
-            raise ImportError("the model 'deep_gp' needs gpytorch: pip install 'itocast[dgp]'") from None
+        except ImportError as error:
+            raise ImportError("the model 'deep_gp' needs gpytorch: pip install 'itocast[dgp]'") from error
         if width < 1 or inducing < 2:
             raise ValueError(f"width={width}, inducing={inducing}: expected at least 1, and at least 2")
         self.sizes = sizes = Sizes(*sizes)
@@ -51,20 +51,30 @@ class DeepGP(Model):
         self.encoder = encoder.build(sizes)
         self.linear = nn.Linear(encoder.dim, width)
         initialise(self, seed)
-        generator = torch.Generator().manual_seed(seed)
+        generator = torch.Generator().manual_seed(seed + 2**32)  # not that of the weights
         self.hidden = GPLayer(encoder.dim, width, inducing, spread=0.3, generator=generator)
         self.out = GPLayer(width, math.prod(self.shape), inducing, spread=1.0, generator=generator)
-        self.log_noise = nn.Parameter(torch.full(self.shape, math.log(0.01)))
-        self.register_buffer("rows", torch.tensor(0))  # how many it learns from
+        self.log_noise = nn.Parameter(torch.full(self.shape, math.log(0.1)))
+        self.register_buffer("learned", torch.tensor(0))  # how many numbers it learns from
 
     @classmethod
     def paper(cls, sizes: Sizes, seed: int = 0) -> DeepGP:
         """Behind the LSTM of the paper's baselines, Sec. 5.2; it does not say more of its DGP."""
         return cls(sizes, encoder=PAPER_ENCODER, relative=False, seed=seed)
 
+    @torch.no_grad()
     def prepare(self, rows: Batches) -> None:
-        if not self.rows:
-            self.rows.fill_(len(rows))
+        """Count, and begin with a noise of a tenth of the variance: a logarithm learns slowly."""
+        if self.learned:
+            return
+        self.learned.fill_(len(rows) * math.prod(self.shape))
+        x, y = rows.batch(torch.linspace(0, len(rows) - 1, min(len(rows), 2000)).long())
+        error = y - x.anchor if self.relative else y
+        variance = (error - error.nanmean(0)).square().nanmean(0).nan_to_num(1.0)
+        self.log_noise.copy_((0.1 * variance + SMALLEST_VARIANCE).log())
+
+    def decays(self, name: str) -> bool:
+        return name.startswith(("encoder.", "linear."))
 
     def forward(self, x: Inputs, paths: int, noise: Noise) -> Forecast:
         means, variances = self._processes(x, paths, noise)
@@ -74,7 +84,7 @@ class DeepGP(Model):
         return Forecast.from_logs(*(part[..., None] for part in (means, log_noise, torch.zeros_like(means))))
 
     def loss(self, x: Inputs, y: Tensor, noise: Noise) -> Tensor:
-        """-E log p(y | f) under the last layer's own law, plus the divergences shared by the training rows."""
+        """-E log p(y | f) under the last layer's own law, plus the divergences, shared by all numbers learned from."""
         means, variances = self._processes(x, self.training_paths, noise)
         log_noise = self._log_noise()
 
@@ -82,7 +92,7 @@ class DeepGP(Model):
             error = (y - means).square() + variances
             return -0.5 * (error * (-log_noise).exp() + log_noise + math.log(2 * math.pi))
 
-        return -observed(expected, y) + (self.hidden.kl() + self.out.kl()) / self.rows.clamp(min=1)
+        return -observed(expected, y) + (self.hidden.kl() + self.out.kl()) / self.learned.clamp(min=1)
 
     def _log_noise(self) -> Tensor:
         return torch.logaddexp(self.log_noise, self.log_noise.new_tensor(math.log(SMALLEST_VARIANCE)))

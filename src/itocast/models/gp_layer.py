@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-import gpytorch
+import warnings
+
 import torch
-from gpytorch.utils.memoize import clear_cache_hook
-from gpytorch.variational import CholeskyVariationalDistribution, VariationalStrategy
 from torch import Tensor
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # of torch.jit, which one of its packages still uses
+    import gpytorch
+    from gpytorch.utils.memoize import clear_cache_hook
+    from gpytorch.variational import CholeskyVariationalDistribution, VariationalStrategy
 
 
 class GPLayer(gpytorch.models.ApproximateGP):

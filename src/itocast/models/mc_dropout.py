@@ -14,7 +14,8 @@ from itocast.sde import Noise
 class MCDropout(Model):
     """HNN with dropout in prediction too (Gal and Ghahramani 2016): the masks of a path are one draw of the weights.
 
-    Deviates: the noise of the data is learned for each input (Kendall and Gal 2017), as in HNN, not one constant.
+    Deviates: the noise of the data is learned for each input (Kendall and Gal 2017), as in HNN, not one constant. Masks
+    act on what layers give, the same in all steps of time, and not on what a recurrent layer gives itself.
 
     >>> import torch
     >>> sizes = Sizes(window=5, targets=1, covariates=0, known=0, horizon=2)

@@ -23,7 +23,7 @@ class SDENet(Model):
     learns from nothing but telling inputs from copies with noise of `outside` times their deviation. Neither learns
     from the other's loss, so one run does what alternating steps do.
 
-    Deviates: f does not depend on time.
+    Deviates: f does not depend on time, and the weights are chosen by the forecasts alone, as for all models.
 
     >>> sizes = Sizes(window=5, targets=1, covariates=0, known=0, horizon=2)
     >>> empty = torch.zeros(7, 0)
@@ -40,7 +40,7 @@ class SDENet(Model):
         T: float = 3.0, dt: float = 1.5, strength: float = 0.5, outside: float = 2.0, seed: int = 0,
     ) -> None:  # fmt: skip
         super().__init__()
-        if strength <= 0 or outside <= 0:
+        if not (0 < strength < math.inf and 0 < outside < math.inf):
             raise ValueError(f"strength={strength}, outside={outside}: expected positive numbers")
         self.sizes = sizes = Sizes(*sizes)
         encoder = Encoder.of(encoder)

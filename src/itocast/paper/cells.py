@@ -10,13 +10,15 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from importlib.metadata import version
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from itocast.storage import write_bytes
+from itocast.data.sources import NotPublished
+from itocast.storage import check_folder, write_bytes
 
 Cell = dict[str, Any]
 FOLDER = "cells"
@@ -39,31 +41,66 @@ def run(tasks: list[Task], folder: Path, jobs: int = 1) -> dict[str, Cell]:
 
     A cell is written when it is done. Ctrl-C stops the processes and keeps what is finished.
     """
-    cells = {task.key: found for task in tasks if (found := _read(task, folder)) is not None}
-    missing = list({task.key: task for task in tasks if task.key not in cells}.values())
+    check_folder(folder)
+    wanted = _by_key(tasks)
+    cells = {key: found for key, task in wanted.items() if (found := _read(task, folder)) is not None}
+    missing = [task for key, task in wanted.items() if key not in cells]
     if not missing:
-        return {task.key: cells[task.key] for task in tasks}
+        return {key: cells[key] for key in wanted}
     with _progress(len(missing), len(cells)) as report, _pool(min(jobs, len(missing))) as pool:
         work: dict[Future[Cell], Task] = {pool.submit(_make, task): task for task in missing}
         for future in as_completed(work):
-            task, cell = work[future], future.result()
+            task = work[future]
+            cell = _result(task, future)
             write_bytes(task.file(folder), json.dumps(cell, indent=1).encode())
             cells[task.key] = cell
             report(task.key, cell)
-    return {task.key: cells[task.key] for task in tasks}
+    return {key: cells[key] for key in wanted}
+
+
+def _by_key(tasks: list[Task]) -> dict[str, Task]:
+    wanted: dict[str, Task] = {}
+    for task in tasks:
+        if (other := wanted.setdefault(task.key, task)).settings != task.settings:
+            raise ValueError(
+                f"two cells would be {task.key}: {other.settings} and {task.settings}; give each an --output of its own"
+            )
+    return wanted
+
+
+def _result(task: Task, future: Future[Cell]) -> Cell:
+    """What a process made, or an error that says of which cell it is."""
+    try:
+        return future.result()
+    except BrokenProcessPool:
+        raise OSError(
+            f"a process was killed, perhaps for want of memory, at {task.key} or beside it: use fewer --jobs; finished "
+            "cells are kept, and the same command goes on from there"
+        ) from None
+    except Exception as error:
+        raise ArithmeticError(f"{task.key} failed: {error}; finished cells are kept") from error
 
 
 def stored(folder: Path, group: str = "*") -> list[Cell]:
     """All cells of a folder, or those of one group, such as a dataset's; first trials first."""
-    cells: list[Cell] = [json.loads(file.read_text()) for file in sorted((folder / FOLDER).glob(f"{group}/*.json"))]
+    cells = [_load(file) for file in sorted((folder / FOLDER).glob(f"{group}/*.json"))]
     return sorted(cells, key=lambda cell: cell["settings"]["seed"])
+
+
+def _load(file: Path) -> Cell:
+    try:
+        cell: Cell = json.loads(file.read_text())
+        cell["settings"]["seed"]
+    except (ValueError, KeyError, TypeError):
+        raise ValueError(f"{file} is damaged: delete it, and the same command makes it anew") from None
+    return cell
 
 
 def _read(task: Task, folder: Path) -> Cell | None:
     file = task.file(folder)
     if not file.exists():
         return None
-    cell: Cell = json.loads(file.read_text())
+    cell = _load(file)
     here = json.loads(json.dumps(task.settings))
     for name in here | cell["settings"]:
         there = cell["settings"].get(name)
@@ -82,7 +119,7 @@ def _make(task: Task) -> Cell:
     began = time.perf_counter()
     more = {"data_dir": task.data_dir} if task.data_dir else {}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the parent has opened every dataset, and warned of it
+        warnings.simplefilter("ignore", NotPublished)  # the parent has warned of it
         result = task.work(**task.settings, **more)
     packages = {name: version(name) for name in ("torch", "numpy", "scipy", "pandas")}
     return {
@@ -133,11 +170,12 @@ def _progress(todo: int, done: int) -> Iterator[Callable[[str, Cell], None]]:
             nonlocal finished
             finished += 1
             bar.update(task, completed=finished)
-            scores = "".join(f", {name} {value:.4g}" for name, value in cell.get("shown", {}).items())
+            ended = f", training {cell['stopped']}" if cell.get("stopped", "finished") != "finished" else ""
+            scores = ended + "".join(f", {name} {value:.4g}" for name, value in cell.get("shown", {}).items())
             console.print(f"{finished}/{todo} {key}: {cell['seconds']:.0f} s{scores}", highlight=False, soft_wrap=True)
 
         try:
             yield report
         except KeyboardInterrupt:
-            console.print(f"Interrupted: {finished} of {todo} cells are finished; the same command goes on from there.")
+            console.print(f"{finished} of {todo} cells are finished; the same command goes on from there.")
             raise

@@ -15,7 +15,7 @@ Methods = Annotated[str | None, typer.Option(help="Models, separated by commas (
 Forms = Annotated[str | None, typer.Option(help="paper or itocast (both).")]
 Trials = Annotated[int | None, typer.Option(min=1, help="Runs of each cell (5; with --quick 1).")]
 Seed = Annotated[int, typer.Option(min=0, help="Of the first trial; the others follow.")]
-Epochs = Annotated[int | None, typer.Option(min=1, help="Of the paper's form (at least 10, and 1,000 steps).")]
+Epochs = Annotated[int | None, typer.Option(min=1, help="Of the paper's form (at least 8, and 3,500 steps).")]
 Quick = Annotated[bool, typer.Option("--quick", help="Few rows and epochs of Metro: a look, not a result.")]
 Jobs = Annotated[int, typer.Option(min=1, help="Processes of one thread each.")]
 DataDir = Annotated[Path | None, typer.Option(help="Folder with the files of datasets.")]

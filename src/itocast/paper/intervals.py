@@ -8,14 +8,21 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from itocast.paper.cells import Task
 from itocast.paper.outputs import digits, markdown, write_figure, write_table
-from itocast.paper.protocol import FORMS, METHODS, short
+from itocast.paper.protocol import FORMS, METHODS, Options, short
 from itocast.paper.table import Groups, group
 from itocast.plots import BLUE, ORANGE
 
 PAIR = ("hnn", "sde_hnn")
 LEVELS = (65, 95)
 SHOWN = 120  # rows in a panel
+
+
+def tasks(options: Options) -> list[Task]:
+    """The first trial of both methods."""
+    first = options.model_copy(update={"methods": PAIR, "trials": 1})
+    return first.tasks()
 
 
 def figure(dataset: str, groups: Groups) -> Figure:
@@ -48,11 +55,9 @@ def figure(dataset: str, groups: Groups) -> Figure:
 def write(folder: Path) -> None:
     """intervals.csv, intervals.md and a figure for each dataset."""
     groups = {key: trials for key, trials in group(folder).items() if key[2] in PAIR}
-    if not groups:
-        return
     rows, lines = [], []
     for (dataset, form, method), trials in groups.items():
-        part = pd.DataFrame(trials[0]["excerpt"])
+        part = pd.DataFrame(trials[0]["excerpt"]).dropna()
         head = {"dataset": short(dataset), "form": form, "method": method}
         rows.append(part.assign(**head, row=range(1, len(part) + 1)))
         figures = []

@@ -45,7 +45,7 @@ def task(name: str, seed: int, options: Options) -> Task:
     settings = {
         "dataset": dataset, "change": CHANGES[name], "seed": seed, "quick": options.quick, "epochs": options.epochs,
     }  # fmt: skip
-    key = "-".join(str(value) for value in CHANGES[name].values())
+    key = "-".join(f"{setting}={value}" for setting, value in CHANGES[name].items())
     return Task(f"literal/{short(dataset)}-{key}-{seed}", train, settings, options.data_dir)
 
 
@@ -74,7 +74,8 @@ def write(folder: Path) -> None:
         if name in SAME:
             trials = group(folder)[dataset, "paper", SAME[name]]
         else:
-            trials = [run for run in runs if run["settings"]["change"] == change]
+            alike = {"dataset": dataset, "change": change}
+            trials = [run for run in runs if alike.items() <= run["settings"].items()]
         if not trials:
             continue
         row: dict[str, Any] = {"form": name, "trials": len(trials), "parameters": trials[0]["parameters"]}

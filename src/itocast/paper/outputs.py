@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 import math
 from pathlib import Path
-from statistics import mean, stdev
 
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -56,13 +56,13 @@ def spread(values: list[float], figures: int = 3) -> str:
     >>> spread([1.0, 2.0]), spread([3.0])
     ('1.50 ± 0.71', '3.00')
     """
-    if len(values) < 2:
-        return digits(values[0], figures)
-    centre = digits(mean(values), figures)
+    mean, deviation = summary(values)
+    centre = digits(mean, figures)
     places = len(centre.partition(".")[2])
-    return f"{centre} ± {stdev(values):,.{places}f}"
+    return f"{centre} ± {deviation:,.{places}f}" if math.isfinite(deviation) else centre
 
 
 def summary(values: list[float]) -> tuple[float, float]:
     """Mean and standard deviation, which is nan for one value."""
-    return mean(values), stdev(values) if len(values) > 1 else math.nan
+    with np.errstate(invalid="ignore"):  # a trial may have a score that is not finite
+        return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else math.nan

@@ -109,6 +109,8 @@ def figure(curves: dict[str, dict[str, Any]], dataset: str) -> Figure:
 def write(folder: Path) -> None:
     """solver.csv, solver.md and solver.png: means over the trials."""
     runs = stored(folder, "solver")
+    dataset = runs[0]["settings"]["dataset"]  # one alone: the first
+    runs = [run for run in runs if run["settings"]["dataset"] == dataset]
     curves = {
         name: _mean([run for run in runs if run["settings"]["dropout"] == dropout]) for name, dropout in SOLVERS.items()
     }
@@ -124,4 +126,4 @@ def write(folder: Path) -> None:
         lines.append([f"{solver}, epoch {best + 1}, of the best NLL", *(digits(values[name][best]) for name in names)])
     heads = [f"means of {len(runs) // len(SOLVERS)} trials", *names]
     write_table(folder, "solver", pd.concat(frames, ignore_index=True), markdown(heads, lines))
-    write_figure(folder, "solver", figure(curves, runs[0]["settings"]["dataset"]))
+    write_figure(folder, "solver", figure(curves, dataset))

@@ -28,9 +28,25 @@ def group(folder: Path) -> Groups:
     for trial in stored(folder):
         settings = trial["settings"]
         if "method" in settings:
-            found.setdefault((settings["dataset"], settings["form"], settings["method"]), []).append(trial)
+            trials = found.setdefault((settings["dataset"], settings["form"], settings["method"]), [])
+            trials.append(trial)
+            _check_alike(trials[0], trial)
     places = [list(order) for order in (sources.DATASETS, FORMS, METHODS)]
     return dict(sorted(found.items(), key=lambda one: [p.index(short(k)) for p, k in zip(places, one[0], strict=True)]))
+
+
+def _check_alike(one: Cell, other: Cell) -> None:
+    """Refuse to average runs of different settings or data."""
+    for name, a, b in (
+        *((name, value, other["settings"].get(name)) for name, value in one["settings"].items() if name != "seed"),
+        ("digest of the data", one["digest"], other["digest"]),
+    ):
+        if a != b:
+            settings = one["settings"]
+            raise ValueError(
+                f"trials {settings['seed']} and {other['settings']['seed']} of {settings['method']} on "
+                f"{settings['dataset']} cannot be averaged: their {name} is {a!r} and {b!r}; delete the cells of one"
+            )
 
 
 def scores(trials: Trials, name: str) -> list[float]:
