@@ -77,7 +77,7 @@ class Preparation:
         window = window or default_window(table.clock, horizon, int(np.median(np.diff(seen.starts))))
         self = cls(
             table.columns, table.clock, window, horizon, data,
-            scalers={}, scales=scales(seen),
+            scalers={}, scales=scales(seen, data.scaling != "minmax"),
             categories={name: _most_common(v) for name, v in seen.values.items() if v.dtype == object},
             identity=[str(i) for i in seen.ids] if data.identity and 2 <= len(seen.ids) <= CATEGORIES else [],
             cycles=table.clock.cycles(float(np.ptp(seen.times))) if data.calendar else (),
@@ -95,7 +95,8 @@ class Preparation:
             return self
         seen = table if until is None else table.until(until)
         first = np.maximum(np.minimum(self.window, np.diff(table.starts) - self.horizon), 1)  # up to the first origin
-        return replace(self, scales=scales(table.head(first)) | scales(seen) | self.scales)
+        own = self.data.scaling != "minmax"
+        return replace(self, scales=scales(table.head(first), own) | scales(seen, own) | self.scales)
 
     def windows(
         self, table: Table, after: int | None = None, until: int | None = None, numbers: Numbers | None = None

@@ -49,10 +49,11 @@ def steps_between(table: Table) -> np.ndarray:
     return steps
 
 
-def scales(table: Table) -> Scales:
+def scales(table: Table, own: bool = True) -> Scales:
     """Centre, standard deviation and rounding of every target in each series.
 
-    The deviation is 1 where a target does not vary; a series of which nothing was observed has no scale.
+    The deviation is 1 where a target does not vary; a series of which nothing was observed has no scale. Unless each
+    is to have its own, all have the centre 0 and the deviation 1.
     """
     y, starts = table.y, table.starts[:-1]
     seen = ~np.isnan(y)
@@ -66,6 +67,8 @@ def scales(table: Table) -> Scales:
     high = np.maximum.reduceat(np.where(seen, y, -np.inf), starts, axis=0)
     spread = np.where(high > low, spread, 1.0)
     mean = np.where(high > low, mean, low)
+    if not own:
+        mean, spread = np.zeros_like(mean), np.ones_like(spread)
     steps = np.stack([_rounding(table, column) for column in y.T], 1)
     whole = np.all(count > 0, axis=1)
     return {
