@@ -365,17 +365,27 @@ def test_intervals_count_what_is_inside(tmp_path):
 
 
 def test_efficiency_has_sizes_and_times(tmp_path):
-    store(tmp_path, known("hnn", 0, seconds_to_best=2.0), known("hnn", 1, seconds_to_best=4.0, best_epoch=7))
-    store(tmp_path, known("deep_ensemble", parameters=5000))
+    long = {"settings": {"epochs": 200, "patience": 20}}
+    hnn = [known("hnn", i, seconds_to_best=2.0 + 2 * i, best_epoch=5 + 2 * i, **long) for i in range(2)]
+    ensemble = known("deep_ensemble", parameters=5000, **long)
+    store(tmp_path, ensemble, *hnn, group="efficiency")
     efficiency.write(tmp_path)
-    assert "| metro, HNN, paper | 1,000 | 3.00 ± 1.41 | 8.00 ± 0.00 | 6 |" in (tmp_path / "efficiency.md").read_text()
+    line = "| metro, HNN, paper | 1,000 | 3.00 ± 1.41 | 8.00 ± 0.00 | 6 | 0.500 ± 0.000 | 0.500 ± 0.000 | 2 |"
+    assert line in (tmp_path / "efficiency.md").read_text()
+    assert table.group(tmp_path) == {}  # runs of another length are no cells of the table
     frame = pd.read_csv(tmp_path / "efficiency.csv").set_index("method")
     assert frame["parameters"].to_dict() == {"hnn": 1000, "deep_ensemble": 5000}
     assert frame["seconds_to_best"].to_dict() == {"hnn": 3, "deep_ensemble": 4}
     assert (tmp_path / "efficiency-metro.png").read_bytes().startswith(PNG)
-    left, right = efficiency.figure("metro", table.group(tmp_path)).axes
+    left, right = efficiency.figure({("deep_ensemble", "paper"): [ensemble], ("hnn", "paper"): hnn}, "metro").axes
     assert [bar.get_width() for bar in left.patches] == [5, 1]
     assert [bar.get_width() for bar in right.patches] == [4, 3]
+
+
+def test_efficiency_trains_the_papers_form_until_it_gets_no_better():
+    found = {one.key: one.settings for one in efficiency.tasks(Options(methods=("hnn", "bnn"), trials=1))}
+    assert list(found) == [f"efficiency/metro-{name}-0" for name in ("paper-hnn", "paper-bnn", "itocast-sde_hnn")]
+    assert [(one["epochs"], one["patience"]) for one in found.values()] == [(200, 20), (200, 20), (None, None)]
 
 
 def solver_run(dropout: float, seed: int, nll: list[float], dataset: str = "metro") -> dict:
@@ -454,7 +464,7 @@ def test_page_says_who_is_best(tmp_path):
     assert "| metro, RMSE | 0.865 | 0.750 | 0.250 | 0.500 |" in text  # 483.639 / 559.354
     assert "What we make of it." in text
     assert "## Fig. 2" not in text  # there are no cells of it
-    for link in ("calibration-metro.png", "intervals-metro.png", "efficiency-metro.png"):
+    for link in ("calibration-metro.png", "intervals-metro.png"):
         assert f"(results/{link})" in text
         assert (tmp_path / "docs" / "results" / link).is_file()
     assert (tmp_path / "docs" / "results" / "table.csv").is_file()

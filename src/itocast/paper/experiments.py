@@ -39,6 +39,6 @@ EXPERIMENTS: dict[str, Experiment] = {
     "table": Experiment(Options.tasks, table.write),
     "calibration": Experiment(Options.tasks, calibration.write),
     "intervals": Experiment(intervals.tasks, intervals.write),
-    "efficiency": Experiment(Options.tasks, efficiency.write),
+    "efficiency": Experiment(efficiency.tasks, efficiency.write),
     "literal": Experiment(literal.tasks, literal.write),
 }

@@ -62,7 +62,7 @@ def train(
     dataset: str, change: dict[str, Any], seed: int, quick: bool, epochs: int | None, data_dir: str | None = None
 ) -> Cell:
     """Train and score one of them in the paper's protocol."""
-    return measure(dataset, partial(build, change=change), "paper", seed, quick, epochs, data_dir)
+    return measure(dataset, partial(build, change=change), "paper", seed, quick, epochs, data_dir=data_dir)
 
 
 def write(folder: Path) -> None:

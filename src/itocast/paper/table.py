@@ -27,7 +27,7 @@ def group(folder: Path) -> Groups:
     found: Groups = {}
     for trial in stored(folder):
         settings = trial["settings"]
-        if "method" in settings:
+        if "method" in settings and "patience" not in settings:
             trials = found.setdefault((settings["dataset"], settings["form"], settings["method"]), [])
             trials.append(trial)
             _check_alike(trials[0], trial)
