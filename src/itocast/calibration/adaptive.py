@@ -1,0 +1,82 @@
+"""Adaptive conformal intervals: bounds that follow a stream whose noise changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from itocast.calibration.base import outcomes
+from itocast.calibration.conformal import CENTRAL, SIDE
+from itocast.forecast import Forecast
+from itocast.tabulated import LEVELS, Tabulated
+
+MIDDLE = len(LEVELS) // 2
+RATES = 0.001 * 2.0 ** torch.arange(8, dtype=torch.float64)  # step sizes that compete
+RECENT = 300  # standardised errors that are remembered
+FORGET = 0.01  # share of trust that is handed out evenly after each outcome
+
+
+class Adaptive:
+    """Conformal intervals of recent errors, at levels that are corrected after every outcome (Gibbs, Candès 2021).
+
+    For every share p of a central interval a miss raises the level that is asked for, a hit lowers it a little. Eight
+    step sizes do so side by side, and are trusted by how well their levels did of late (Gibbs and Candès 2024): none has to be
+    chosen. `observe` takes forecasts as they were before calibration, and what happened, oldest first; each step and
+    target has a state of its own. The mean stays; the law becomes symmetric; the ratio of aleatoric to epistemic variance
+    stays. All rows are one stream: groups are not told apart.
+    """
+
+    def __init__(self, errors: Any = (), misses: Any = (), trust: Any = ()) -> None:
+        self.errors = torch.as_tensor(errors, dtype=torch.float64)  # (recent, horizon, targets), oldest first
+        self.misses = torch.as_tensor(misses, dtype=torch.float64)  # (rates, shares, horizon, targets)
+        self.trust = torch.as_tensor(trust, dtype=torch.float64)  # the same, sums to 1 over rates
+
+    def fit(self, forecast: Forecast, y: Any, groups: Any = None) -> Adaptive:
+        y = outcomes(forecast, y)
+        wanted = (1 - CENTRAL[MIDDLE:]).reshape(1, -1, 1, 1).expand(len(RATES), -1, *y.shape[1:])
+        self.errors = _errors(forecast[-RECENT:] if len(y) > RECENT else forecast, y[-RECENT:])
+        self.misses, self.trust = wanted.clone(), torch.full_like(wanted, 1 / len(RATES))
+        return self
+
+    def observe(self, forecast: Forecast, y: Any) -> None:
+        """Learn from outcomes, row by row in their order; those that are nan are passed over."""
+        wanted = (1 - CENTRAL[MIDDLE:]).reshape(1, -1, 1, 1)
+        for error in _errors(forecast, forecast.check(y, missing=True).double()):  # (horizon, targets)
+            seen = ~error.isnan()
+            # the largest miss rate at which this outcome would have been inside
+            enough = ((self.errors >= error).sum(0) + 1) / ((~self.errors.isnan()).sum(0) + 1)
+            gap = enough - self.misses  # (rates, shares, horizon, targets)
+            loss = torch.maximum(wanted * gap, (wanted - 1) * gap)
+            trust = self.trust * (-8 * loss).exp()
+            trust = (1 - FORGET) * trust / trust.sum(0) + FORGET / len(RATES)
+            moved = self.misses + RATES.reshape(-1, 1, 1, 1) * (wanted - (gap < 0).double())
+            self.trust = torch.where(seen, trust, self.trust)
+            self.misses = torch.where(seen, moved, self.misses).clamp(-0.5, 1.5)
+            self.errors = torch.cat([self.errors, error[None]])[-RECENT:]
+
+    def apply(self, forecast: Forecast, groups: Any = None) -> Forecast:
+        level = (1 - (self.trust * self.misses).sum(0)).clamp(min=0.0)  # (shares, horizon, targets)
+        factors = torch.cat([(half := _factors(self.errors, level)).flip(0)[:-1], half])
+        values = forecast.mean + (SIDE.reshape(-1, 1, 1) * factors)[:, None] * forecast.variance.sqrt()
+        return Tabulated(values, forecast.epistemic / forecast.variance)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {name: getattr(self, name).tolist() for name in ("errors", "misses", "trust")}
+
+
+def _errors(forecast: Forecast, y: Tensor) -> Tensor:
+    return (y - forecast.mean).abs() / forecast.variance.sqrt()
+
+
+def _factors(errors: Tensor, level: Tensor) -> Tensor:
+    """The error that a share `level` of the recent ones is below; beyond all of them, in proportion to normal scores."""
+    count = (~errors.isnan()).sum(0)
+    ordered = errors.sort(dim=0).values
+    wanted = ((count + 1) * level - 1e-9).ceil().long().clamp(min=1)
+    place = torch.minimum(wanted, count.clamp(min=1)) - 1
+    largest = torch.special.ndtri(0.5 + 0.5 * count / (count + 1.0))  # the normal score of the largest error
+    asked = torch.special.ndtri(0.5 + 0.5 * level.clamp(max=1 - 1e-4)) + 2 * (level - (1 - 1e-4)).clamp(min=0.0)
+    stretch = torch.where(wanted > count, (asked / largest).clamp(min=1.0), 1.0)
+    return (ordered.gather(0, place) * stretch).cummax(0).values

@@ -1,0 +1,87 @@
+"""What every calibrator is, and how corrections are kept: one for all rows, and one for each group of them."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from itocast.forecast import Forecast
+
+WIDEST = (95, 99)  # percent: intervals that need this many calibration rows are warned of
+
+
+class Calibrator(Protocol):
+    """`fit` on rows that the model was not trained on, then `apply` to any forecast of the same steps and targets.
+
+    `groups` are numbers from 0 that say which group a row belongs to; -1 is none of them. What a calibrator learns has
+    a first axis of groups, of which the first is all rows together: it serves rows of no group, and steadies groups
+    with few rows.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None: ...
+
+    def fit(self, forecast: Forecast, y: Any, groups: Any = None) -> Calibrator:
+        """Learn the correction and return the calibrator; y is nan where it is missing."""
+        ...
+
+    def apply(self, forecast: Forecast, groups: Any = None) -> Forecast:
+        """The corrected law."""
+        ...
+
+    def to_dict(self) -> dict[str, Any]:
+        """What the constructor takes to make this calibrator again, as plain values for JSON."""
+        ...
+
+
+def outcomes(forecast: Forecast, y: Any) -> Tensor:
+    """Outcomes as (rows, horizon, targets), nan where missing; none is refused, and few are warned of.
+
+    An interval of 95 % can only be learned from at least 19 outcomes, one of 99 % from 99: the highest of n values is
+    exceeded once in n + 1 times.
+    """
+    y = forecast.check(y, missing=True).double()
+    fewest = int((~y.isnan()).sum(0).min()) if len(y) else 0
+    if fewest == 0:
+        raise ValueError("y has no outcome for some step or target: a calibrator needs forecasts and their outcomes")
+    for level in WIDEST:
+        needed = round(100 / (100 - level)) - 1
+        if fewest < needed:
+            warnings.warn(
+                f"{fewest} outcomes calibrate the forecasts: intervals of {level} % need at least {needed}, and are as "
+                "wide as the largest error that was seen",
+                stacklevel=3,
+            )
+            break
+    return y
+
+
+def masks(groups: Any, rows: int) -> list[Tensor]:
+    """Which rows belong to all together, then to each group."""
+    everything = [torch.ones(rows, dtype=torch.bool)]
+    if groups is None:
+        return everything
+    groups = torch.as_tensor(groups)
+    if groups.shape != (rows,):
+        raise ValueError(f"groups has shape {tuple(groups.shape)}: expected one number for each of {rows} rows")
+    return everything + [groups == group for group in range(int(groups.max()) + 1 if rows else 0)]
+
+
+def places(groups: Any, rows: int, count: int) -> Tensor:
+    """Where the correction of each row is kept, of so many: at 0 where its group was not learned."""
+    if groups is None:
+        return torch.zeros(rows, dtype=torch.long)
+    groups = torch.as_tensor(groups).long()
+    return torch.where((groups >= 0) & (groups + 1 < count), groups + 1, 0)
+
+
+def steady(learned: list[Tensor], counts: list[Tensor], enough: float = 100.0) -> Tensor:
+    """Corrections stacked along a first axis, small groups drawn towards all: halfway at `enough` rows."""
+    shares = [torch.ones_like(counts[0])] + [count / (count + enough) for count in counts[1:]]
+    parts = [
+        torch.where(share > 0, share * own.nan_to_num(0.0) + (1 - share) * learned[0], learned[0])
+        for own, share in zip(learned, shares, strict=True)
+    ]
+    return torch.stack(parts)

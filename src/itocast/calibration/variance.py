@@ -1,0 +1,50 @@
+"""Variance scaling: one factor for the width of a law."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from itocast.calibration.base import masks, outcomes, places, steady
+from itocast.forecast import Forecast
+
+
+class VarianceScaling:
+    """Stretch a law about its mean so that its wide intervals hold what they should, for each horizon step and target.
+
+    The factor is the one at which the central intervals of 80, 90 and 95 % hold their shares of the outcomes, on
+    average over the three. The shape of the law, its mean and the ratio of aleatoric to epistemic variance stay.
+
+    >>> law = Forecast(torch.zeros(1, 999, 1, 1), torch.ones(1, 999, 1, 1))
+    >>> y = 2 * torch.special.ndtri(torch.arange(1, 1000) / 1000)
+    >>> round(VarianceScaling().fit(law, y).factors.item(), 2)
+    2.0
+    """
+
+    levels = (80, 90, 95)
+
+    def __init__(self, factors: Any = ()) -> None:
+        self.factors = torch.as_tensor(factors, dtype=torch.float64)  # (groups, horizon, targets)
+
+    def fit(self, forecast: Forecast, y: Any, groups: Any = None) -> VarianceScaling:
+        y = outcomes(forecast, y)
+        error = y - forecast.mean.double()
+        needed = []  # by how much an interval must be stretched to reach y, (rows, horizon, targets) for each level
+        for level in self.levels:
+            low, high = (bound - forecast.mean.double() for bound in forecast.interval(level))
+            needed.append(error / torch.where(error < 0, low.clamp(max=-1e-300), high.clamp(min=1e-300)))
+        stretch = torch.stack(needed)  # (levels, rows, horizon, targets)
+        share = sum(self.levels) / len(self.levels) / 100
+        parts = [stretch[:, mask].flatten(0, 1) for mask in masks(groups, len(y))]
+        learned = [part.nanquantile(share, dim=0) for part in parts]
+        counts = [(~part.isnan()).sum(0) / len(self.levels) for part in parts]
+        self.factors = steady(learned, counts).nan_to_num(1.0).clamp(0.05, 20.0)
+        return self
+
+    def apply(self, forecast: Forecast, groups: Any = None) -> Forecast:
+        factors = self.factors[places(groups, len(forecast), len(self.factors))]
+        return forecast.affine(factors, forecast.mean.double() * (1 - factors))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"factors": self.factors.tolist()}
