@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from itocast.forecast import Forecast
+from itocast.tabulated import Tabulated
 from itocast.transformed import Transformed
 
 SUPPORTS = {"real": (-math.inf, math.inf), "positive": (0.0, math.inf), "unit": (0.0, 1.0)}
@@ -33,7 +34,15 @@ class Clipped(Forecast):
         if not low < high:
             raise ValueError(f"low={low}, high={high}: expected an upper end above the lower one")
         self.base, self.low, self.high = base, low, high
-        self.means, self.log_variances, self.log_weights = base.means, base.log_variances, base.log_weights
+        if not isinstance(base, Tabulated):
+            self.means, self.log_variances, self.log_weights = base.means, base.log_variances, base.log_weights
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return self.base.shape
+
+    def __repr__(self) -> str:
+        return f"Clipped({self.base}, low={self.low:g}, high={self.high:g})"
 
     def __getitem__(self, rows: Any) -> Forecast:
         return Clipped(self.base[rows], self.low, self.high)
@@ -46,6 +55,23 @@ class Clipped(Forecast):
 
     def affine(self, scale: Any, shift: Any) -> Forecast:
         raise TypeError("a clipped law has fixed ends: scale and shift its base before clipping")
+
+    @property
+    def mean(self) -> Tensor:
+        return self._tabulated.mean if isinstance(self.base, Tabulated) else super().mean
+
+    @property
+    def aleatoric(self) -> Tensor:
+        return self._tabulated.aleatoric if isinstance(self.base, Tabulated) else super().aleatoric
+
+    @property
+    def epistemic(self) -> Tensor:
+        return self._tabulated.epistemic if isinstance(self.base, Tabulated) else super().epistemic
+
+    @property
+    def _tabulated(self) -> Tabulated:
+        """What moments of a law of quantiles are taken of."""
+        return Tabulated(self.base.values.clamp(self.low, self.high), self.base.epistemic_share)
 
     def moments(self) -> tuple[Tensor, Tensor]:
         if isinstance(self.base, Transformed):
@@ -79,6 +105,9 @@ class Clipped(Forecast):
 
     def quantile(self, p: Any) -> Tensor:
         return self.base.quantile(p).clamp(self.low, self.high)
+
+    def tabulate(self, levels: Tensor) -> Tensor:
+        return self.base.tabulate(levels).clamp(self.low, self.high)
 
     def crps(self, y: Any) -> Tensor:
         """That of the base, less what its law beyond the ends adds to it: ∫ F² below and ∫ (1 - F)² above."""

@@ -178,12 +178,20 @@ class Forecast:
         if levels.ndim > 1 or levels.numel() == 0 or not ((levels > 0) & (levels < 1)).all():
             raise ValueError(f"p={p}: expected a number above 0 and below 1, or a list of such")
         order = levels.reshape(-1).argsort()
-        ascending = levels.reshape(-1)[order]
-        out = torch.empty(math.prod(self.shape), len(order), dtype=torch.float64)
-        for rows, mixture in self._mixtures(max(64, len(order))):
-            out[rows] = mixtures.quantile(ascending, *mixture)
-        out = out.cummax(1).values[:, order.argsort()]  # quantiles never cross, whatever the rounding
-        return out.T.reshape(*levels.shape, *self.shape)
+        out = self._quantiles(levels.reshape(-1)[order])[order.argsort()]
+        return out.reshape(*levels.shape, *self.shape)
+
+    def tabulate(self, levels: Tensor) -> Tensor:
+        """Quantiles at many ascending levels, to a thousandth of a deviation, in a fraction of the time."""
+        return self._quantiles(levels, exact=False)
+
+    def _quantiles(self, levels: Tensor, exact: bool = True) -> Tensor:
+        """Quantiles at ascending levels, (levels, rows, horizon, targets)."""
+        out = torch.empty(math.prod(self.shape), len(levels), dtype=torch.float64)
+        for rows, mixture in self._mixtures(max(160, len(levels))):
+            out[rows] = mixtures.quantile(levels, *mixture, exact=exact)
+        out = out.cummax(1).values  # quantiles never cross, whatever the rounding
+        return out.T.reshape(len(levels), *self.shape)
 
     def interval(self, level: float = 95) -> tuple[Tensor, Tensor]:
         """The central interval that holds `level` percent: lower and upper bound."""

@@ -64,6 +64,11 @@ class Tabulated(Forecast):
             raise ValueError("values holds numbers that are not finite: a law needs all its quantiles")
         self.values, self.epistemic_share = values.cummax(0).values, share.expand(values.shape[1:])
 
+    @classmethod
+    def of(cls, law: Forecast) -> Tabulated:
+        """A law as a table of its quantiles."""
+        return law if isinstance(law, Tabulated) else cls(law.tabulate(LEVELS), law.epistemic / law.variance)
+
     @property
     def shape(self) -> tuple[int, int, int]:
         _, rows, horizon, targets = self.values.shape
@@ -92,6 +97,10 @@ class Tabulated(Forecast):
             )
         return Tabulated(self.values * scale + shift, self.epistemic_share)
 
+    def reached(self, levels: Tensor) -> Tabulated:
+        """The law whose quantiles at LEVELS are those of this law at other levels, (levels, rows, horizon, targets)."""
+        return Tabulated(self._at(torch.special.ndtri(levels)), self.epistemic_share)
+
     @property
     def mean(self) -> Tensor:
         return torch.einsum("n,nrht->rht", _MEAN, self.values)
@@ -117,6 +126,9 @@ class Tabulated(Forecast):
         scores = torch.special.ndtri(levels.reshape(-1))
         out = self._at(scores.reshape(-1, 1, 1, 1).expand(-1, *self.shape))
         return out.reshape(*levels.shape, *self.shape)
+
+    def tabulate(self, levels: Tensor) -> Tensor:
+        return self.quantile(levels)
 
     def _at(self, scores: Tensor) -> Tensor:
         """q at normal scores, (n, rows, horizon, targets)."""

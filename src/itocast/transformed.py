@@ -102,6 +102,9 @@ class Transformed(Forecast):
     def quantile(self, p: Any) -> Tensor:
         return self._inverse(self.base.quantile(p))
 
+    def tabulate(self, levels: Tensor) -> Tensor:
+        return self._inverse(self.base.tabulate(levels))
+
     def crps(self, y: Any) -> Tensor:
         """Twice the mean over levels of the pinball loss of the quantiles, (rows, horizon, targets)."""
         levels = (torch.arange(self.nodes, dtype=torch.float64) + 0.5) / self.nodes

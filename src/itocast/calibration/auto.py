@@ -13,6 +13,7 @@ from itocast.calibration.conformal import Conformal, ConformalQuantiles
 from itocast.calibration.isotonic import Isotonic
 from itocast.calibration.variance import VarianceScaling
 from itocast.forecast import Forecast
+from itocast.tabulated import Tabulated
 
 CANDIDATES: dict[str, type[Calibrator]] = {
     "variance": VarianceScaling,
@@ -43,11 +44,12 @@ class Auto:
     def fit(self, forecast: Forecast, y: Any, groups: Any = None) -> Auto:
         y = outcomes(forecast, y)
         groups = None if groups is None else torch.as_tensor(groups)
-        self.scores = {"none": _score([forecast], [y])}
+        table = Tabulated.of(forecast)  # once, for all of them
+        self.scores = {"none": _score([table], [y])}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of too few rows: `outcomes` has said so
             for name, kind in CANDIDATES.items():
-                self.scores[name] = _cross_fitted(kind, forecast, y, groups)
+                self.scores[name] = _cross_fitted(kind, table, y, groups)
             best = min(score["crps"] for score in self.scores.values())
             near = {name: score for name, score in self.scores.items() if score["crps"] <= NEAR * best}
             self.kind = min(near, key=lambda name: near[name]["cwce"])

@@ -60,7 +60,7 @@ class ConformalQuantiles:
 
     def fit(self, forecast: Forecast, y: Any, groups: Any = None) -> ConformalQuantiles:
         y = outcomes(forecast, y)
-        bounds = forecast.quantile(LEVELS)  # (levels, rows, horizon, targets)
+        bounds = Tabulated.of(forecast).values  # (levels, rows, horizon, targets)
         needs = torch.maximum(bounds.flip(0) - y, y - bounds)[len(LEVELS) // 2 :]  # of the upper half of the levels
         moves = []
         for mask in masks(groups, len(y)):
@@ -74,8 +74,8 @@ class ConformalQuantiles:
 
     def apply(self, forecast: Forecast, groups: Any = None) -> Forecast:
         moves = self.moves[places(groups, len(forecast), len(self.moves))].movedim(1, 0)
-        values = forecast.quantile(LEVELS) + SIDE.reshape(-1, 1, 1, 1) * moves
-        return Tabulated(monotone(values), forecast.epistemic / forecast.variance)
+        law = Tabulated.of(forecast)
+        return Tabulated(monotone(law.values + SIDE.reshape(-1, 1, 1, 1) * moves), law.epistemic_share)
 
     def to_dict(self) -> dict[str, Any]:
         return {"moves": self.moves.tolist()}

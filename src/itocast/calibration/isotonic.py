@@ -37,15 +37,7 @@ class Isotonic:
 
     def apply(self, forecast: Forecast, groups: Any = None) -> Forecast:
         place = places(groups, len(forecast), len(self.levels))
-        rows, horizon, targets = forecast.shape
-        values = torch.empty(len(LEVELS), rows, horizon, targets, dtype=torch.float64)
-        for group in place.unique().tolist():
-            mask = place == group
-            for step in range(horizon):
-                for target in range(targets):
-                    law = forecast[mask].select(step, target)
-                    values[:, mask, step, target] = law.quantile(self.levels[group, :, step, target])[..., 0, 0]
-        return Tabulated(values, forecast.epistemic / forecast.variance)
+        return Tabulated.of(forecast).reached(self.levels[place].movedim(1, 0))
 
     def to_dict(self) -> dict[str, Any]:
         return {"levels": self.levels.tolist()}
