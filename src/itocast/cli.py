@@ -74,7 +74,10 @@ def fit(
     gaps: Annotated[str | None, typer.Option(help="Missing times: auto, fill or keep.")] = None,
     holidays: Annotated[str | None, typer.Option(help="Country whose holidays are marked, such as US.")] = None,
     model: Annotated[str | None, typer.Option(help="sde_hnn or hnn.")] = None,
-    calibration: Annotated[str | None, typer.Option(help="variance or none.")] = None,
+    calibration_by: Annotated[str | None, typer.Option(help="series, or a static column: a correction each.")] = None,
+    calibration: Annotated[
+        str | None, typer.Option(help="auto, variance, isotonic, conformal, conformal_quantiles, adaptive or none.")
+    ] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="At most so many; by default from the data.")] = None,
     seed: Annotated[int | None, typer.Option(help="The same seed on as many threads gives the same model.")] = None,
     config: Annotated[Path | None, typer.Option(help="TOML file of settings; options replace them.")] = None,
@@ -91,7 +94,7 @@ def fit(
         "horizon": horizon, "window": window, "target": _list(target) if target and "," in target else target,
         "id": id, "past": _list(past), "future": _list(future), "static": _list(static), "support": support,
         "data.freq": freq, "data.repeated": repeated, "data.gaps": gaps, "data.holidays": holidays,
-        "model.kind": model, "calibration": calibration, "training.epochs": epochs, "seed": seed, "time": time,
+        "model.kind": model, "calibration": calibration, "calibration_by": calibration_by, "training.epochs": epochs, "seed": seed, "time": time,
     }  # fmt: skip
     settings = Config.read(config, options)
     _use(threads)
@@ -166,6 +169,16 @@ def update(model: Model, data: Source, threads: Threads = 1) -> None:
     forecaster.save(model)
     done = f"trained on for {count(len(history.epochs), 'epoch')}" if history.epochs else "too few new rows to train on"
     print(f"{model}: forecasts now start after the new rows; {done}")
+
+
+@app.command()
+def observe(model: Model, data: Source, threads: Threads = 1) -> None:
+    """Tell an adaptive calibration what happened in new rows, and write the model in place."""
+    _use(threads)
+    forecaster = _load(model)
+    count = forecaster.observe(_frame(data))
+    forecaster.save(model)
+    print(f"{model}: forecasts now start after the new rows; calibration learned from {count:,} forecasts")
 
 
 @app.command()

@@ -43,7 +43,8 @@ class Config(Settings):
     horizon: int = Field(1, ge=1)
     window: int | None = None
     support: str = "real"
-    calibration: str | None = "variance"
+    calibration: str | None = "auto"
+    calibration_by: str | None = None
     seed: int = 0
     target: str | list[str] = "y"
     time: str | None = "ds"
@@ -90,7 +91,7 @@ class Config(Settings):
         return Forecaster(
             self.horizon, window=self.window, support=self.support, data=self.data, model=model_from(self.model),  # type: ignore[arg-type]
             training=self.training, calibration=None if self.calibration == "none" else self.calibration,
-            seed=self.seed,
+            calibration_by=self.calibration_by, seed=self.seed,
         )  # fmt: skip
 
     def columns(self) -> dict[str, Any]:

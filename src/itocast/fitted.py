@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from itocast import storage
-from itocast.calibration import CALIBRATORS, Calibrator
+from itocast.calibration import CALIBRATORS, Adaptive, Calibrator
 from itocast.clipped import SUPPORTS, clip
 from itocast.data.preparation import Data, NoWindows, Preparation
 from itocast.data.series import context
@@ -27,6 +27,7 @@ from itocast.training import History, Training, fit, nll, predict
 Build = Callable[..., Model]
 MOST = 4000  # windows that early stopping and calibration look at, evenly spaced
 CELLS = 24_000  # forecasts of one step and target that calibration looks at: what fits into memory
+RECIPE = ("window", "support", "calibration", "calibration_by", "seed")  # what is written of a recipe as it is
 ENOUGH = 50  # new windows without which an update leaves the calibration as it is
 
 
@@ -41,6 +42,7 @@ class Recipe:
     build: Build
     training: Training | dict[str, Any]  # all settings, or those that replace what suits the number of rows
     calibration: str | None
+    calibration_by: str | None  # "series", or a static column: a correction for each
     seed: int
 
 
@@ -55,6 +57,7 @@ class Fitted:
     calibrator: Calibrator | None
     dependence: Dependence
     context: Table
+    groups: list[str]  # that have a correction of their own
 
     @classmethod
     def train(cls, table: Table, recipe: Recipe, checkpoint: str | Path | None = None) -> Fitted:
@@ -68,7 +71,7 @@ class Fitted:
         history = fit(model, train, validation, training, recipe.seed, checkpoint)
         independent = Dependence.none(recipe.horizon, len(table.columns.targets))
         last = context(table, preparation.window + 1)
-        fitted = cls(recipe, preparation, model, history, None, independent, last)
+        fitted = cls(recipe, preparation, model, history, None, independent, last, [])
         fitted.calibrate(validation)
         return fitted
 
@@ -76,17 +79,59 @@ class Fitted:
         """Learn from forecasts that were not trained on how to correct later ones and how their steps move together."""
         self.calibrator = None
         windows = windows.thin(max(ENOUGH, CELLS // (windows.horizon * len(self.preparation.columns.targets))))
-        law, y = self.law(windows, clipped=False), windows.actuals()
+        law, y = self._raw(windows), windows.actuals()
         if self.recipe.calibration:
-            self.calibrator = CALIBRATORS[self.recipe.calibration]().fit(law, y)
-            law = self.calibrator.apply(law)
+            self.groups = sorted(set(self._labels(windows)))
+            groups = self._groups(windows)
+            self.calibrator = CALIBRATORS[self.recipe.calibration]().fit(law, y, groups)
+            law = self.calibrator.apply(law, groups)
         self.dependence = Dependence.fit(law, y)
 
-    def law(self, windows: Windows, paths: int | None = None, clipped: bool = True) -> Forecast:
+    def law(self, windows: Windows, paths: int | None = None) -> Forecast:
         """The laws of some windows in the table's units, calibrated, and inside the support."""
-        law = self.preparation.unscale(predict(self.model, windows, paths, self.recipe.seed), windows)
-        law = self.calibrator.apply(law) if self.calibrator else law
-        return clip(law, self.recipe.support) if clipped else law
+        law = self._raw(windows, paths)
+        law = self.calibrator.apply(law, self._groups(windows)) if self.calibrator else law
+        return clip(law, self.recipe.support)
+
+    def _raw(self, windows: Windows, paths: int | None = None) -> Forecast:
+        """The laws before calibration."""
+        return self.preparation.unscale(predict(self.model, windows, paths, self.recipe.seed), windows)
+
+    def _labels(self, windows: Windows) -> list[str]:
+        """What groups of calibration go by, for each window."""
+        if not self.recipe.calibration_by:
+            return []
+        series = windows.numbers.series[windows.origins].numpy()
+        return windows.numbers.labels[self.recipe.calibration_by][series].tolist()
+
+    def _groups(self, windows: Windows) -> np.ndarray | None:
+        """The number of each window's group, -1 where it was not learned."""
+        if not self.recipe.calibration_by:
+            return None
+        numbers = {label: number for number, label in enumerate(self.groups)}
+        return np.array([numbers.get(label, -1) for label in self._labels(windows)])
+
+    def observe(self, new: Table) -> int:
+        """Take new rows as what happened after the context: an adaptive calibrator learns, nothing else does.
+
+        Tells how many outcomes it learned from.
+        """
+        if not isinstance(self.calibrator, Adaptive):
+            raise ValueError(
+                f"calibration={self.recipe.calibration!r} does not learn from outcomes: fit with calibration='adaptive', "
+                "or use update to train on"
+            )
+        table = self.context.join(new)
+        begin = int(self.context.times[self.context.starts[1:] - 1].min())
+        self.preparation = self.preparation.meeting(table)
+        try:
+            windows = self.preparation.windows(table, after=begin)
+        except NoWindows:
+            return 0
+        finally:
+            self.context = context(table, self.preparation.window + 1)
+        self.calibrator.observe(self._raw(windows), windows.actuals())
+        return len(windows)
 
     def update(self, new: Table) -> History:
         """Go on with new rows: train a little on all but the latest of them, and calibrate anew on those.
@@ -131,9 +176,10 @@ class Fitted:
         settings: dict[str, Any] = {
             "preparation": self.preparation.to_dict(),
             "model": {"kind": _kind(self.model), "config": self.model.config},
-            "recipe": {name: getattr(recipe, name) for name in ("window", "support", "calibration", "seed")},
+            "recipe": {name: getattr(recipe, name) for name in RECIPE},
             "training": dict(recipe.training),
             "calibrator": self.calibrator.to_dict() if self.calibrator else None,
+            "groups": self.groups,
             "history": asdict(self.history),
             "context": {"ids": context.ids.tolist(), "categories": categories},
         }
@@ -178,7 +224,7 @@ class Fitted:
         ids = np.array(manifest["context"]["ids"], object)
         context = Table(preparation.columns, preparation.clock, ids, arrays["starts"], arrays["times"], values)
         history, dependence = History(**manifest["history"]), Dependence(**parts["dependence"])
-        return cls(recipe, preparation, model.eval(), history, calibrator, dependence, context)
+        return cls(recipe, preparation, model.eval(), history, calibrator, dependence, context, manifest["groups"])
 
 
 def _training(recipe: Recipe, rows: int) -> Training:

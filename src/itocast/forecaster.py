@@ -34,7 +34,8 @@ class Forecaster:
     `window` is how many rows back it looks (by default from frequency and horizon); `support` keeps forecasts at 0
     and above ("positive") or between 0 and 1 ("unit"); `data` says how tables are read and what the model sees of
     them; `model` is a name in MODELS, or what makes a model from sizes and seed; `training` follows from the number
-    of rows but for the settings that a dict names, or is given whole; `calibration` is a name in CALIBRATORS, or None.
+    of rows but for the settings that a dict names, or is given whole; `calibration` is a name in CALIBRATORS, or None; with `calibration_by`, "series" or a static column, each
+    series or category has a correction of its own.
 
     >>> import pandas as pd
     >>> hours = pd.date_range("2024-01-01", periods=300, freq="h")
@@ -47,7 +48,8 @@ class Forecaster:
     def __init__(
         self, horizon: int = 1, *, window: int | None = None, support: Literal["real", "positive", "unit"] = "real",
         data: Data | dict[str, Any] = Data(), model: str | Callable[..., Model] = "sde_hnn",
-        training: Training | dict[str, Any] | None = None, calibration: str | None = "variance", seed: int = 0,
+        training: Training | dict[str, Any] | None = None, calibration: str | None = "auto", calibration_by: str | None = None,
+        seed: int = 0,
     ) -> None:  # fmt: skip
         horizon, seed = whole("horizon", horizon), whole("seed", seed, least=0)
         window = None if window is None else whole("window", window)
@@ -62,7 +64,9 @@ class Forecaster:
         training = training if isinstance(training, Training) else dict(training or {})
         Training.suited(1, **dict(training))
         build = MODELS[model] if isinstance(model, str) else model
-        self.recipe = Recipe(horizon, window, support, Data.of(data), build, training, calibration, seed)
+        self.recipe = Recipe(
+            horizon, window, support, Data.of(data), build, training, calibration, calibration_by, seed
+        )
         self._fitted: Fitted | None = None
         self._kind: frames.Kind | None = None  # of the table that it was fitted on
 
@@ -104,6 +108,12 @@ class Forecaster:
         )  # fmt: skip
         if not columns.targets:
             raise ValueError("target is empty: name at least one column to forecast")
+        by = self.recipe.calibration_by
+        if by is not None and by not in ((*columns.static, "series") if columns.id else columns.static):
+            raise ValueError(
+                f"calibration_by={by!r}: expected 'series', for a table with an id, or one of the static columns"
+                f"{', ' if columns.static else ''}{', '.join(columns.static)}"
+            )
         for argument, name in (("id", columns.id), ("time", columns.time)):
             if name and results.is_reserved(name):
                 raise ValueError(
@@ -197,6 +207,13 @@ class Forecaster:
         happened: a history without epochs if there were too few rows to train on.
         """
         return self.fitted.update(self._read(df)[0])
+
+    def observe(self, df: Any) -> int:
+        """Tell an adaptive calibration what happened in new rows: forecasts then start after them; nothing is trained.
+
+        Needs `calibration="adaptive"`. Returns how many forecasts it learned from.
+        """
+        return self.fitted.observe(self._read(df)[0])
 
     def save(self, folder: str | Path) -> None:
         """Write all that was learned to a folder."""

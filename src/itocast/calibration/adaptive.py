@@ -22,10 +22,10 @@ class Adaptive:
     """Conformal intervals of recent errors, at levels that are corrected after every outcome (Gibbs, Candès 2021).
 
     For every share p of a central interval a miss raises the level that is asked for, a hit lowers it a little. Eight
-    step sizes do so side by side, and are trusted by how well their levels did of late (Gibbs and Candès 2024): none has to be
-    chosen. `observe` takes forecasts as they were before calibration, and what happened, oldest first; each step and
-    target has a state of its own. The mean stays; the law becomes symmetric; the ratio of aleatoric to epistemic variance
-    stays. All rows are one stream: groups are not told apart.
+    step sizes do so side by side, and are trusted by how well their levels did of late (Gibbs, Candès 2024): none has
+    to be chosen. `observe` takes forecasts as they were before calibration, and what happened, oldest first; each step
+    and target has a state of its own. The mean stays; the law becomes symmetric; the ratio of aleatoric to epistemic
+    variance stays. All rows are one stream: groups are not told apart.
     """
 
     def __init__(self, errors: Any = (), misses: Any = (), trust: Any = ()) -> None:
@@ -71,7 +71,7 @@ def _errors(forecast: Forecast, y: Tensor) -> Tensor:
 
 
 def _factors(errors: Tensor, level: Tensor) -> Tensor:
-    """The error that a share `level` of the recent ones is below; beyond all of them, in proportion to normal scores."""
+    """The error that a share `level` of the recent ones is below; beyond all, in proportion to normal scores."""
     count = (~errors.isnan()).sum(0)
     ordered = errors.sort(dim=0).values
     wanted = ((count + 1) * level - 1e-9).ceil().long().clamp(min=1)

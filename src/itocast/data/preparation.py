@@ -143,6 +143,8 @@ class Preparation:
             future_codes=self._codes(table, self.columns.future), static=self._static(table, scaled["static"]),
             series=torch.from_numpy(table.series),
             starts=torch.from_numpy(np.repeat(table.starts[:-1], np.diff(table.starts))),
+            labels={"series": table.ids.astype(str)}
+            | {name: table.values[name][table.starts[:-1]].astype(str) for name in self.columns.static},
         )  # fmt: skip
 
     def _values(self, table: Table, part: str) -> np.ndarray:

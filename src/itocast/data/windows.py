@@ -48,6 +48,7 @@ class Numbers:
     scale: Tensor
     series: Tensor  # (rows,)
     starts: Tensor  # (rows,): the first row of the row's series
+    labels: dict[str, np.ndarray]  # of each series: its name, and what its static columns say
 
 
 @dataclass(frozen=True)
