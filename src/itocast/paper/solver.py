@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from itocast import metrics
 from itocast.data import sources
@@ -102,6 +103,7 @@ def figure(curves: dict[str, dict[str, Any]], dataset: str) -> Figure:
         row[0].sharey(row[1])
     for ax in out.axes[2:]:
         ax.set_xlabel("epoch")
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     out.axes[0].legend(frameon=False)
     return out
 
