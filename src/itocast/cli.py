@@ -94,7 +94,8 @@ def fit(
         "horizon": horizon, "window": window, "target": _list(target) if target and "," in target else target,
         "id": id, "past": _list(past), "future": _list(future), "static": _list(static), "support": support,
         "data.freq": freq, "data.repeated": repeated, "data.gaps": gaps, "data.holidays": holidays,
-        "model.kind": model, "calibration": calibration, "calibration_by": calibration_by, "training.epochs": epochs, "seed": seed, "time": time,
+        "model.kind": model, "calibration": calibration, "calibration_by": calibration_by, "training.epochs": epochs,
+        "seed": seed, "time": time,
     }  # fmt: skip
     settings = Config.read(config, options)
     _use(threads)

@@ -71,7 +71,8 @@ class Clipped(Forecast):
     @property
     def _tabulated(self) -> Tabulated:
         """What moments of a law of quantiles are taken of."""
-        return Tabulated(self.base.values.clamp(self.low, self.high), self.base.epistemic_share)
+        base = Tabulated.of(self.base)
+        return Tabulated(base.values.clamp(self.low, self.high), base.epistemic_share)
 
     def moments(self) -> tuple[Tensor, Tensor]:
         if isinstance(self.base, Transformed):

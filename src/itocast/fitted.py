@@ -58,6 +58,7 @@ class Fitted:
     dependence: Dependence
     context: Table
     groups: list[str]  # that have a correction of their own
+    outcomes: int = 0  # of each step and target that the calibrator learned from
 
     @classmethod
     def train(cls, table: Table, recipe: Recipe, checkpoint: str | Path | None = None) -> Fitted:
@@ -80,6 +81,7 @@ class Fitted:
         self.calibrator = None
         windows = windows.thin(max(ENOUGH, CELLS // (windows.horizon * len(self.preparation.columns.targets))))
         law, y = self._raw(windows), windows.actuals()
+        self.outcomes = int((~y.isnan()).sum(0).min())
         if self.recipe.calibration:
             self.groups = sorted(set(self._labels(windows)))
             groups = self._groups(windows)
@@ -118,8 +120,8 @@ class Fitted:
         """
         if not isinstance(self.calibrator, Adaptive):
             raise ValueError(
-                f"calibration={self.recipe.calibration!r} does not learn from outcomes: fit with calibration='adaptive', "
-                "or use update to train on"
+                f"calibration={self.recipe.calibration!r} does not learn from outcomes: fit with "
+                "calibration='adaptive', or use update to train on"
             )
         table = self.context.join(new)
         begin = int(self.context.times[self.context.starts[1:] - 1].min())
@@ -180,6 +182,7 @@ class Fitted:
             "training": dict(recipe.training),
             "calibrator": self.calibrator.to_dict() if self.calibrator else None,
             "groups": self.groups,
+            "outcomes": self.outcomes,
             "history": asdict(self.history),
             "context": {"ids": context.ids.tolist(), "categories": categories},
         }
@@ -224,7 +227,8 @@ class Fitted:
         ids = np.array(manifest["context"]["ids"], object)
         context = Table(preparation.columns, preparation.clock, ids, arrays["starts"], arrays["times"], values)
         history, dependence = History(**manifest["history"]), Dependence(**parts["dependence"])
-        return cls(recipe, preparation, model.eval(), history, calibrator, dependence, context, manifest["groups"])
+        groups, outcomes = manifest["groups"], manifest["outcomes"]
+        return cls(recipe, preparation, model.eval(), history, calibrator, dependence, context, groups, outcomes)
 
 
 def _training(recipe: Recipe, rows: int) -> Training:

@@ -12,6 +12,7 @@ from torch import Tensor
 from itocast import metrics, results
 from itocast.arguments import choice, column_names, percentages, probabilities, whole
 from itocast.calibration import CALIBRATORS
+from itocast.calibration.base import warn_of_few
 from itocast.clipped import SUPPORTS
 from itocast.data import frames
 from itocast.data.columns import open_frame, rows_text
@@ -34,8 +35,8 @@ class Forecaster:
     `window` is how many rows back it looks (by default from frequency and horizon); `support` keeps forecasts at 0
     and above ("positive") or between 0 and 1 ("unit"); `data` says how tables are read and what the model sees of
     them; `model` is a name in MODELS, or what makes a model from sizes and seed; `training` follows from the number
-    of rows but for the settings that a dict names, or is given whole; `calibration` is a name in CALIBRATORS, or None; with `calibration_by`, "series" or a static column, each
-    series or category has a correction of its own.
+    of rows but for the settings that a dict names, or is given whole; `calibration` is a name in CALIBRATORS, or None;
+    with `calibration_by`, "series" or a static column, each series or category has a correction of its own.
 
     >>> import pandas as pd
     >>> hours = pd.date_range("2024-01-01", periods=300, freq="h")
@@ -48,8 +49,8 @@ class Forecaster:
     def __init__(
         self, horizon: int = 1, *, window: int | None = None, support: Literal["real", "positive", "unit"] = "real",
         data: Data | dict[str, Any] = Data(), model: str | Callable[..., Model] = "sde_hnn",
-        training: Training | dict[str, Any] | None = None, calibration: str | None = "auto", calibration_by: str | None = None,
-        seed: int = 0,
+        training: Training | dict[str, Any] | None = None, calibration: str | None = "auto",
+        calibration_by: str | None = None, seed: int = 0,
     ) -> None:  # fmt: skip
         horizon, seed = whole("horizon", horizon), whole("seed", seed, least=0)
         window = None if window is None else whole("window", window)
@@ -143,7 +144,7 @@ class Forecaster:
         columns `path` and `y`. `future` holds the covariates that are known ahead, or they stand in rows of `df` that
         have no target yet.
         """
-        levels, shares = percentages("level", level), probabilities("quantiles", quantiles)
+        levels, shares = self._levels(level), probabilities("quantiles", quantiles)
         windows, table = self._ahead(df, future)
         columns = results.index(table, windows)
         if paths is None:
@@ -167,7 +168,7 @@ class Forecaster:
         anew on the rows up to a cutoff, at each (True) or at every so many of them. Adds the columns cutoff, step and y
         to those of `predict`.
         """
-        levels, shares = percentages("level", level), probabilities("quantiles", quantiles)
+        levels, shares = self._levels(level), probabilities("quantiles", quantiles)
         table = self._read(df)[0]
         parts = []
         for fitted, windows in self._tests(table, start, step, refit):
@@ -226,6 +227,13 @@ class Forecaster:
         self = cls()
         self.recipe, self._fitted = fitted.recipe, fitted
         return self
+
+    def _levels(self, level: float | Sequence[float]) -> list[float]:
+        """Percentages, after a word on those that the calibration knows too little of."""
+        levels = percentages("level", level)
+        if self.fitted.calibrator is not None:
+            warn_of_few(self.fitted.outcomes, levels)
+        return levels
 
     @property
     def _time(self) -> str:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import warnings
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from itocast.forecast import Forecast
-
-WIDEST = (95, 99)  # percent: intervals that need this many calibration rows are warned of
 
 
 class Calibrator(Protocol):
@@ -37,25 +37,30 @@ class Calibrator(Protocol):
 
 
 def outcomes(forecast: Forecast, y: Any) -> Tensor:
-    """Outcomes as (rows, horizon, targets), nan where missing; none is refused, and few are warned of.
-
-    An interval of 95 % can only be learned from at least 19 outcomes, one of 99 % from 99: the highest of n values is
-    exceeded once in n + 1 times.
-    """
+    """Outcomes as (rows, horizon, targets), nan where missing; none is refused, and few are warned of."""
     y = forecast.check(y, missing=True).double()
     fewest = int((~y.isnan()).sum(0).min()) if len(y) else 0
     if fewest == 0:
         raise ValueError("y has no outcome for some step or target: a calibrator needs forecasts and their outcomes")
-    for level in WIDEST:
-        needed = round(100 / (100 - level)) - 1
-        if fewest < needed:
+    warn_of_few(fewest, (95,))
+    return y
+
+
+def warn_of_few(count: int, levels: Iterable[float]) -> None:
+    """Say so if some intervals are wider than so many outcomes can tell.
+
+    An interval of 95 % can only be learned from at least 19 outcomes, one of 99 % from 99: the largest of n errors is
+    exceeded once in n + 1 times.
+    """
+    for level in levels:
+        needed = math.ceil(100 / (100 - level) - 1e-9) - 1
+        if count < needed:
             warnings.warn(
-                f"{fewest} outcomes calibrate the forecasts: intervals of {level} % need at least {needed}, and are as "
-                "wide as the largest error that was seen",
+                f"{count} outcomes calibrate the forecasts, and intervals of {level:g} % need at least {needed}: they are "
+                "as wide as the largest error that was seen and may hold less; calibrate on more rows",
                 stacklevel=3,
             )
-            break
-    return y
+            return
 
 
 def masks(groups: Any, rows: int) -> list[Tensor]:
