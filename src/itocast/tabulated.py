@@ -97,9 +97,13 @@ class Tabulated(Forecast):
             )
         return Tabulated(self.values * scale + shift, self.epistemic_share)
 
-    def reached(self, levels: Tensor) -> Tabulated:
-        """The law whose quantiles at LEVELS are those of this law at other levels, (levels, rows, horizon, targets)."""
-        return Tabulated(self._at(torch.special.ndtri(levels)), self.epistemic_share)
+    def moved(self, scores: Tensor) -> Tabulated:
+        """The law whose quantiles at NODES are those of this law at other scores, (nodes, rows, horizon, targets)."""
+        return Tabulated(self._at(scores), self.epistemic_share)
+
+    def scores(self, y: Tensor) -> Tensor:
+        """The normal score of each outcome, (rows, horizon, targets): standard normal if the law is right."""
+        return self._score(y.double())[0]
 
     @property
     def mean(self) -> Tensor:

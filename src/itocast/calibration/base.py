@@ -56,8 +56,8 @@ def warn_of_few(count: int, levels: Iterable[float]) -> None:
         needed = math.ceil(100 / (100 - level) - 1e-9) - 1
         if count < needed:
             warnings.warn(
-                f"{count} outcomes calibrate the forecasts, and intervals of {level:g} % need at least {needed}: they are "
-                "as wide as the largest error that was seen and may hold less; calibrate on more rows",
+                f"{count} outcomes calibrate the forecasts, and intervals of {level:g} % need at least {needed}: they "
+                "are as wide as the largest error that was seen and may hold less; calibrate on more rows",
                 stacklevel=3,
             )
             return
