@@ -73,6 +73,9 @@ def _errors(forecast: Forecast, y: Tensor) -> Tensor:
 def _factors(errors: Tensor, level: Tensor) -> Tensor:
     """The error that a share `level` of the recent ones is below; beyond all, in proportion to normal scores."""
     count = (~errors.isnan()).sum(0)
+    if (count == 0).any():  # without outcomes: a Gaussian
+        even = torch.special.ndtri(0.5 + 0.5 * torch.arange(1, 100, dtype=torch.float64) / 100).reshape(-1, 1, 1)
+        return _factors(torch.cat([errors, torch.where(count == 0, even, torch.nan)]), level)
     ordered = errors.sort(dim=0).values
     wanted = ((count + 1) * level - 1e-9).ceil().long().clamp(min=1)
     place = torch.minimum(wanted, count.clamp(min=1)) - 1

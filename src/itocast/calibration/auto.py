@@ -76,7 +76,7 @@ def _cross_fitted(kind: type[Calibrator], forecast: Forecast, y: torch.Tensor, g
     laws, truths = [], []
     for one in range(BLOCKS):
         left = block == one
-        if not left.any() or y[~left].isnan().all(0).any():
+        if not left.any() or left.all():
             continue
         inside, outside = (None, None) if groups is None else (groups[~left], groups[left])
         laws.append(kind().fit(forecast[~left], y[~left], inside).apply(forecast[left], outside))
@@ -92,5 +92,7 @@ def _score(laws: list[Forecast], truths: list[torch.Tensor]) -> dict[str, float]
         full = torch.where(seen, y, law.mean.double())
         scores.append(torch.where(seen, law.crps(full), torch.nan))
         ranks.append(law.cdf(full)[seen])
+    if not sum(map(len, ranks)):  # nothing was observed
+        return {"crps": 0.0, "cwce": 0.0}
     wrong = (metrics.observed_coverage(torch.cat(ranks)) - metrics.LEVELS).abs()
     return {"crps": torch.cat(scores).nanmean().item(), "cwce": (metrics.LEVELS * wrong).sum().item()}

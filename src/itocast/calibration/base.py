@@ -37,12 +37,16 @@ class Calibrator(Protocol):
 
 
 def outcomes(forecast: Forecast, y: Any) -> Tensor:
-    """Outcomes as (rows, horizon, targets), nan where missing; none is refused, and few are warned of."""
+    """Outcomes as (rows, horizon, targets), nan where missing; no rows are refused, and few are warned of.
+
+    A step or target without any outcome is left as it is.
+    """
     y = forecast.check(y, missing=True).double()
-    fewest = int((~y.isnan()).sum(0).min()) if len(y) else 0
-    if fewest == 0:
-        raise ValueError("y has no outcome for some step or target: a calibrator needs forecasts and their outcomes")
-    warn_of_few(fewest, (95,))
+    if len(y) == 0:
+        raise ValueError("y has no rows: a calibrator needs forecasts and their outcomes")
+    counts = (~y.isnan()).sum(0)
+    if counts.any():
+        warn_of_few(int(counts[counts > 0].min()), (95,))
     return y
 
 

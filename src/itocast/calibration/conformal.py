@@ -69,7 +69,7 @@ class ConformalQuantiles:
             )
             moves.append(torch.cat([upper.flip(0)[:-1], upper]))
         self.moves = torch.stack(moves)
-        self.moves = torch.where(self.moves.isnan(), self.moves[:1], self.moves)
+        self.moves = torch.where(self.moves.isnan(), self.moves[:1], self.moves).nan_to_num(0.0)
         return self
 
     def apply(self, forecast: Forecast, groups: Any = None) -> Forecast:
@@ -108,7 +108,8 @@ def _own(errors: Tensor, groups: Any) -> list[Tensor]:
     """Factors of all rows together, then of each group; where a group has no outcomes, those of all."""
     parts = [factors(errors[mask]) if mask.any() else None for mask in masks(groups, len(errors))]
     assert parts[0] is not None
-    return [parts[0] if part is None else torch.where(part.isnan(), parts[0], part) for part in parts]
+    pooled = torch.where(parts[0].isnan(), NODES.abs().reshape(-1, 1, 1), parts[0])  # without outcomes: a Gaussian
+    return [pooled if part is None else torch.where(part.isnan(), pooled, part) for part in parts]
 
 
 def monotone(values: Tensor) -> Tensor:

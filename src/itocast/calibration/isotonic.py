@@ -33,7 +33,8 @@ class Isotonic:
         scores = Tabulated.of(forecast).scores(torch.where(seen, y, 0.0))
         scores = torch.where(seen, scores, torch.nan)
         parts = [scores[mask] for mask in masks(groups, len(y))]
-        self.scores = steady([_map(part) for part in parts], [(~part.isnan()).sum(0) for part in parts])
+        maps = steady([_map(part) for part in parts], [(~part.isnan()).sum(0) for part in parts])
+        self.scores = torch.where(maps.isnan(), NODES.reshape(-1, 1, 1), maps)
         return self
 
     def apply(self, forecast: Forecast, groups: Any = None) -> Forecast:
