@@ -36,7 +36,7 @@ class Adaptive:
     def fit(self, forecast: Forecast, y: Any, groups: Any = None) -> Adaptive:
         y = outcomes(forecast, y)
         wanted = (1 - CENTRAL[MIDDLE:]).reshape(1, -1, 1, 1).expand(len(RATES), -1, *y.shape[1:])
-        self.errors = _errors(forecast[-RECENT:] if len(y) > RECENT else forecast, y[-RECENT:])
+        self.errors = _recent(_errors(forecast, y))
         self.misses, self.trust = wanted.clone(), torch.full_like(wanted, 1 / len(RATES))
         return self
 
@@ -54,7 +54,7 @@ class Adaptive:
             moved = self.misses + RATES.reshape(-1, 1, 1, 1) * (wanted - (gap < 0).double())
             self.trust = torch.where(seen, trust, self.trust)
             self.misses = torch.where(seen, moved, self.misses).clamp(-0.5, 1.5)
-            self.errors = torch.cat([self.errors, error[None]])[-RECENT:]
+            self.errors = _recent(torch.cat([self.errors, error[None]]))
 
     def apply(self, forecast: Forecast, groups: Any = None) -> Forecast:
         level = (1 - (self.trust * self.misses).sum(0)).clamp(min=0.0)  # (shares, horizon, targets)
@@ -68,6 +68,12 @@ class Adaptive:
 
 def _errors(forecast: Forecast, y: Tensor) -> Tensor:
     return (y - forecast.mean).abs() / forecast.variance.sqrt()
+
+
+def _recent(errors: Tensor) -> Tensor:
+    """The last errors that were seen, oldest first; nan stands before them where there are fewer."""
+    order = (~errors.isnan()).byte().argsort(dim=0, stable=True)
+    return errors.gather(0, order)[-RECENT:]
 
 
 def _factors(errors: Tensor, level: Tensor) -> Tensor:
