@@ -417,10 +417,11 @@ def test_literal_form_has_a_line_for_each_change(tmp_path):
     changes = {name: change for name, change in literal.CHANGES.items() if name not in literal.SAME}
     store(tmp_path, *(literal_run(change, 10.0 + i) for i, change in enumerate(changes.values())), group="literal")
     store(tmp_path, known("hnn", scores={"rmse": 1.0}), known("sde_hnn", scores={"rmse": 2.0}))
+    store(tmp_path, known("sde_hnn", form="itocast", scores={"rmse": 3.0}))
     literal.write(tmp_path)
     frame = pd.read_csv(tmp_path / "literal.csv")
     assert frame["form"].tolist() == list(literal.CHANGES)
-    assert frame["rmse"].tolist() == [1, 2, *(10 + i for i in range(len(changes)))]
+    assert frame["rmse"].tolist() == [1, 2, *(10 + i for i in range(len(changes))), 3]
 
 
 def test_changes_of_the_literal_form_have_files_of_their_own():

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from itocast.forecast import Forecast
-from itocast.models.base import Model
-from itocast.models.hnn import PAPER_ENCODER
-from itocast.nets import Encoder, GaussianHead, Inputs, Sizes, initialise
+from itocast.models.hnn import HNN, PAPER_ENCODER
+from itocast.nets import Encoder, Inputs, Sizes
 from itocast.sde import Noise
 
 
-class MCDropout(Model):
+class MCDropout(HNN):
     """HNN with dropout in prediction too (Gal and Ghahramani 2016): the masks of a path are one draw of the weights.
 
     Deviates: the noise of the data is learned for each input (Kendall and Gal 2017), as in HNN, not one constant. Masks
@@ -32,18 +31,10 @@ class MCDropout(Model):
         self, sizes: Sizes, encoder: Encoder | dict[str, Any] = Encoder(), components: int = 1, relative: bool = True,
         seed: int = 0,
     ) -> None:  # fmt: skip
-        super().__init__()
-        self.sizes = sizes = Sizes(*sizes)
         encoder = Encoder.of(encoder)
         if not encoder.dropout:
             raise ValueError("encoder dropout=0: MC-dropout draws its paths from dropout; give it a probability")
-        self.config = {
-            "sizes": list(sizes), "encoder": encoder.model_dump(), "components": components,
-            "relative": relative, "seed": seed,
-        }  # fmt: skip
-        self.encoder = encoder.build(sizes)
-        self.head = GaussianHead(encoder.dim, sizes, components, relative)
-        initialise(self, seed)
+        super().__init__(sizes, encoder, components, relative, seed)
 
     @classmethod
     def paper(cls, sizes: Sizes, seed: int = 0) -> MCDropout:

@@ -170,7 +170,7 @@ def _progress(todo: int, done: int) -> Iterator[Callable[[str, Cell], None]]:
             nonlocal finished
             finished += 1
             bar.update(task, completed=finished)
-            ended = f", training {cell['stopped']}" if cell.get("stopped", "finished") != "finished" else ""
+            ended = ", training diverged" if cell.get("stopped") == "diverged" else ""
             scores = ended + "".join(f", {name} {value:.4g}" for name, value in cell.get("shown", {}).items())
             console.print(f"{finished}/{todo} {key}: {cell['seconds']:.0f} s{scores}", highlight=False, soft_wrap=True)
 

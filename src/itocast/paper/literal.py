@@ -16,6 +16,9 @@ from itocast.paper.outputs import markdown, spread, summary, write_table
 from itocast.paper.protocol import Options, cell, measure, short
 from itocast.paper.table import group, scores
 
+STEADY = {"gain": 0.1, "kind": "linear", "objective": "mixture"}
+CYCLE = {"schedule": "one-cycle", "learning_rate": 3e-3, "optimiser": "adamw", "weight_decay": 1e-2}
+ENCODER = {"encoder": "mlp", "relative": True}
 CHANGES: dict[str, dict[str, Any]] = {  # from the literal form: z the last state, p = 0.5, no gain, Eq. 9
     "HNN": {},
     "literal": {},
@@ -24,11 +27,15 @@ CHANGES: dict[str, dict[str, Any]] = {  # from the literal form: z the last stat
     "p = 0": {"dropout": 0.0},
     "gain from 0.3": {"gain": 0.3},
     "gain from 0.1": {"gain": 0.1},
-    "gain from 0.1, f and g linear + tanh, mixture over 2 paths": {
-        "gain": 0.1, "kind": "linear", "objective": "mixture",
-    },
-}  # fmt: skip
-SAME = {"HNN": "hnn", "literal": "sde_hnn"}
+    "(a) gain from 0.1, f and g linear + tanh, mixture over 2 paths": STEADY,
+    "(b) one-cycle AdamW at 3e-3": CYCLE,
+    "(a) and (b)": STEADY | CYCLE,
+    "(c) MLP with periodic embedding, mean relative to the last value": ENCODER,
+    "(a) and (c)": STEADY | ENCODER,
+    "(a), (b) and (c)": STEADY | CYCLE | ENCODER,
+    "itocast's defaults": {},
+}
+SAME = {"HNN": ("hnn", "paper"), "literal": ("sde_hnn", "paper"), "itocast's defaults": ("sde_hnn", "itocast")}
 SHOWN = {"rmse": "RMSE", "crps": "CRPS", "nll": "NLL", "cwce": "CWCE", "r_cwce": "R-CWCE", "epistemic": "epistemic"}
 
 
@@ -38,10 +45,10 @@ def tasks(options: Options) -> list[Task]:
 
 
 def task(name: str, seed: int, options: Options) -> Task:
-    """One run; the first two are cells of Table 1."""
+    """One run; those of `SAME` are cells of Table 1."""
     dataset = options.datasets[0]
     if name in SAME:
-        return cell(dataset, SAME[name], "paper", seed, options)
+        return cell(dataset, *SAME[name], seed, options)
     settings = {
         "dataset": dataset, "change": CHANGES[name], "seed": seed, "quick": options.quick, "epochs": options.epochs,
     }  # fmt: skip
@@ -53,16 +60,17 @@ def build(sizes: Sizes, seed: int, change: dict[str, Any]) -> SDEHNN:
     """The literal form with some of its settings replaced."""
     literal = {"kind": "lstm", "T": 3.0, "dt": 0.5, "dropout": 0.5, "gain": None, "state": "last"}
     block = Block(**{name: change.get(name, value) for name, value in literal.items()})
-    encoder = Encoder(kind="lstm", dim=64, layers=1, dropout=0)
-    objective = change.get("objective", "paper")
-    return SDEHNN(sizes, encoder, block, components=1, relative=False, objective=objective, seed=seed)
+    encoder = Encoder(kind="mlp") if "encoder" in change else Encoder(kind="lstm", dim=64, layers=1, dropout=0)
+    relative, objective = change.get("relative", False), change.get("objective", "paper")
+    return SDEHNN(sizes, encoder, block, components=1, relative=relative, objective=objective, seed=seed)
 
 
 def train(
     dataset: str, change: dict[str, Any], seed: int, quick: bool, epochs: int | None, data_dir: str | None = None
 ) -> Cell:
     """Train and score one of them in the paper's protocol."""
-    return measure(dataset, partial(build, change=change), "paper", seed, quick, epochs, data_dir=data_dir)
+    training = {name: value for name, value in change.items() if name in CYCLE}
+    return measure(dataset, partial(build, change=change), "paper", seed, quick, epochs, training, data_dir)
 
 
 def write(folder: Path) -> None:
@@ -72,7 +80,7 @@ def write(folder: Path) -> None:
     rows, lines = [], []
     for name, change in CHANGES.items():
         if name in SAME:
-            trials = group(folder)[dataset, "paper", SAME[name]]
+            trials = group(folder).get((dataset, SAME[name][1], SAME[name][0]), [])
         else:
             alike = {"dataset": dataset, "change": change}
             trials = [run for run in runs if alike.items() <= run["settings"].items()]

@@ -21,7 +21,7 @@ PARTS = {  # of the page, with what is said about each
     "literal": """## The literal form taken apart
 
 Each line changes the literal SDE-HNN (z the LSTM's last state, p = 0.5, no gain, the loss of Eq. 9) and nothing else;
-all are trained as the paper's form is.""",
+all but (b) are trained as the paper's form is.""",
     "solver": """## Fig. 2: both solvers
 
 The literal form with and without dropout of g; scores after every epoch on 2,000 windows of each part, in the scale

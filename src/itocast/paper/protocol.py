@@ -97,10 +97,10 @@ def train(
 ) -> Cell:  # fmt: skip
     """Train one model on one dataset and score it on the test part."""
     build = MODELS[method].paper if form == "paper" else MODELS[method]  # type: ignore[attr-defined]
-    return measure(dataset, build, form, seed, quick, epochs, patience, data_dir)
+    return measure(dataset, build, form, seed, quick, epochs, {"patience": patience}, data_dir)
 
 
-def paper_training(rows: int, epochs: int | None = None, quick: bool = False, patience: int | None = None) -> Training:
+def paper_training(rows: int, epochs: int | None = None, quick: bool = False, **chosen: Any) -> Training:
     """The paper's optimiser; it leaves batch size and length open.
 
     Batches of 64, at least 8 epochs and 3,500 steps but at most 200 epochs: what two cores can bear.
@@ -110,21 +110,24 @@ def paper_training(rows: int, epochs: int | None = None, quick: bool = False, pa
     """
     batches = math.ceil((1 - TEST) * (1 - VALIDATION) * rows / BATCH)
     suited = min(200, max(8, math.ceil(3500 / batches)))
-    chosen = {"batch_size": BATCH, "patience": patience}
-    return Training.paper(3 if quick else epochs or suited).model_copy(update=chosen)
+    update = {"batch_size": BATCH, "patience": None} | chosen
+    return Training.paper(3 if quick else epochs or suited).model_copy(update=update)
 
 
 def measure(
-    dataset: str, build: Any, form: str, seed: int, quick: bool, epochs: int | None, patience: int | None = None,
+    dataset: str, build: Any, form: str, seed: int, quick: bool, epochs: int | None, chosen: dict[str, Any],
     data_dir: str | None = None,
 ) -> Cell:  # fmt: skip
-    """Fit what `build` makes, in the paper's form or with itocast's defaults, and score it on the test part."""
+    """Fit what `build` makes, in the paper's form or with itocast's defaults, and score it on the test part.
+
+    The paper's training takes the `chosen` settings.
+    """
     opened = sources.open_dataset(dataset, data_dir)
     frame, schema = rows(opened, quick)
     start = cut(frame, schema)
     training: Any = {"epochs": 8} if quick else None
     if form == "paper":
-        training = paper_training(len(frame), epochs, quick, patience)
+        training = paper_training(len(frame), epochs, quick, **chosen)
     calibration = None if form == "paper" else "variance"
     forecaster = Forecaster(
         1, window=5, data=settings(form), model=build, training=training, calibration=calibration, seed=seed
