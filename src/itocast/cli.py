@@ -160,6 +160,20 @@ def evaluate(
 
 
 @app.command()
+def doctor(
+    model: Model, data: Source,
+    start: Annotated[str | None, typer.Option(help="Share of the rows, or a time; by default the end of fit.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Everything, for machines.")] = False, threads: Threads = 1,
+) -> None:  # fmt: skip
+    """Say where intervals fail, and which setting addresses it."""
+    from json import dumps
+
+    _use(threads)
+    diagnosis = _load(model).diagnose(_frame(data), None if start is None else _start(start))
+    print(dumps(diagnosis.to_dict(), indent=1) if json else diagnosis)
+
+
+@app.command()
 def update(model: Model, data: Source, threads: Threads = 1) -> None:
     """Go on from a model with new rows, and write it in place."""
     from itocast.console import count

@@ -58,6 +58,7 @@ class Fitted:
     dependence: Dependence
     context: Table
     groups: list[str]  # that have a correction of their own
+    held: int  # the instant after which rows were held out from training
     outcomes: int = 0  # of each step and target that the calibrator learned from
 
     @classmethod
@@ -72,7 +73,7 @@ class Fitted:
         history = fit(model, train, validation, training, recipe.seed, checkpoint)
         independent = Dependence.none(recipe.horizon, len(table.columns.targets))
         last = context(table, preparation.window + 1)
-        fitted = cls(recipe, preparation, model, history, None, independent, last, [])
+        fitted = cls(recipe, preparation, model, history, None, independent, last, [], cut)
         fitted.calibrate(validation)
         return fitted
 
@@ -80,22 +81,22 @@ class Fitted:
         """Learn from forecasts that were not trained on how to correct later ones and how their steps move together."""
         self.calibrator = None
         windows = windows.thin(max(ENOUGH, CELLS // (windows.horizon * len(self.preparation.columns.targets))))
-        law, y = self._raw(windows), windows.actuals()
+        law, y = self.raw(windows), windows.actuals()
         self.outcomes = int((~y.isnan()).sum(0).min())
         if self.recipe.calibration:
             self.groups = sorted(set(self._labels(windows)))
-            groups = self._groups(windows)
+            groups = self.groups_of(windows)
             self.calibrator = CALIBRATORS[self.recipe.calibration]().fit(law, y, groups)
             law = self.calibrator.apply(law, groups)
         self.dependence = Dependence.fit(law, y)
 
     def law(self, windows: Windows, paths: int | None = None) -> Forecast:
         """The laws of some windows in the table's units, calibrated, and inside the support."""
-        law = self._raw(windows, paths)
-        law = self.calibrator.apply(law, self._groups(windows)) if self.calibrator else law
+        law = self.raw(windows, paths)
+        law = self.calibrator.apply(law, self.groups_of(windows)) if self.calibrator else law
         return clip(law, self.recipe.support)
 
-    def _raw(self, windows: Windows, paths: int | None = None) -> Forecast:
+    def raw(self, windows: Windows, paths: int | None = None) -> Forecast:
         """The laws before calibration."""
         return self.preparation.unscale(predict(self.model, windows, paths, self.recipe.seed), windows)
 
@@ -106,7 +107,7 @@ class Fitted:
         series = windows.numbers.series[windows.origins].numpy()
         return windows.numbers.labels[self.recipe.calibration_by][series].tolist()
 
-    def _groups(self, windows: Windows) -> np.ndarray | None:
+    def groups_of(self, windows: Windows) -> np.ndarray | None:
         """The number of each window's group, -1 where it was not learned."""
         if not self.recipe.calibration_by:
             return None
@@ -132,7 +133,7 @@ class Fitted:
             return 0
         finally:
             self.context = context(table, self.preparation.window + 1)
-        self.calibrator.observe(self._raw(windows), windows.actuals())
+        self.calibrator.observe(self.raw(windows), windows.actuals())
         return len(windows)
 
     def update(self, new: Table) -> History:
@@ -151,6 +152,7 @@ class Fitted:
             validation = preparation.windows(table, after=cut, numbers=train.numbers).thin(MOST)
         except NoWindows:
             return History()
+        self.held = cut
         history = self._train_on(train, validation)
         if len(validation) >= ENOUGH:
             self.calibrate(validation)
@@ -182,6 +184,7 @@ class Fitted:
             "training": dict(recipe.training),
             "calibrator": self.calibrator.to_dict() if self.calibrator else None,
             "groups": self.groups,
+            "held": self.held,
             "outcomes": self.outcomes,
             "history": asdict(self.history),
             "context": {"ids": context.ids.tolist(), "categories": categories},
@@ -227,8 +230,8 @@ class Fitted:
         ids = np.array(manifest["context"]["ids"], object)
         context = Table(preparation.columns, preparation.clock, ids, arrays["starts"], arrays["times"], values)
         history, dependence = History(**manifest["history"]), Dependence(**parts["dependence"])
-        groups, outcomes = manifest["groups"], manifest["outcomes"]
-        return cls(recipe, preparation, model.eval(), history, calibrator, dependence, context, groups, outcomes)
+        last = {name: manifest[name] for name in ("groups", "held", "outcomes")}
+        return cls(recipe, preparation, model.eval(), history, calibrator, dependence, context, **last)
 
 
 def _training(recipe: Recipe, rows: int) -> Training:

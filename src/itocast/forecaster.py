@@ -20,6 +20,7 @@ from itocast.data.preparation import Data
 from itocast.data.reading import Gaps, read_table
 from itocast.data.table import Columns, Table
 from itocast.data.windows import Windows
+from itocast.doctor import Diagnosis, diagnose
 from itocast.fitted import Fitted, Recipe
 from itocast.forecast import Forecast
 from itocast.metrics import Scored
@@ -200,6 +201,15 @@ class Forecaster:
         columns = results.scores(Scored.cat(scored, [len(part) for part in series]), np.concatenate(series))
         return frames.build(columns, frames.kind_of(df), table.clock, ())
 
+    def diagnose(self, df: Any, start: Any = None) -> Diagnosis:
+        """Where intervals fail, told from noise, with the setting that addresses each fault: print it.
+
+        Looks at forecasts of the rows after training, or, where there are fewer than 200, of those that training held
+        out; with `start`, a share of the rows or a time, at all after it.
+        """
+        table = self._read(df)[0]
+        return diagnose(self.fitted, table, None if start is None else self._instant(table, start))
+
     def update(self, df: Any) -> History:
         """Go on from the fitted state with new rows: forecasts then start after them.
 
@@ -275,16 +285,19 @@ class Forecaster:
             raise ValueError(f"future is missing: pass a table of the next {self.recipe.horizon} steps, with {names}")
         return preparation.meeting(table).ahead(table, later if preparation.columns.future else None)
 
+    @staticmethod
+    def _instant(table: Table, start: Any) -> int:
+        """A share of the rows, or a time."""
+        if isinstance(start, float | np.floating) and 0 < start < 1:
+            return table.cutoff(float(start))
+        return table.clock.instant(start)
+
     def _tests(self, table: Table, start: Any, step: int, refit: bool | int) -> Iterator[tuple[Fitted, Windows]]:
         """What forecasts, and the windows it forecasts."""
         step = whole("step", step)
         if not isinstance(refit, int) or refit < 0:
             raise ValueError(f"refit={refit!r}: expected True, False or a whole number of cutoffs")
-        begin = (
-            table.cutoff(float(start))
-            if isinstance(start, float | np.floating) and 0 < start < 1
-            else table.clock.instant(start)
-        )
+        begin = self._instant(table, start)
         last = table.times[np.maximum(table.starts[1:] - self.recipe.horizon, table.starts[:-1])].max()
         if begin >= last:
             raise ValueError(

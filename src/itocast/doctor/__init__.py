@@ -1,0 +1,8 @@
+"""Where intervals fail, in plain words: the evidence of a backtest, faults told from noise, and what would help."""
+
+from __future__ import annotations
+
+from itocast.doctor.diagnosis import Diagnosis, diagnose
+from itocast.doctor.faults import Finding
+
+__all__ = ["Diagnosis", "Finding", "diagnose"]

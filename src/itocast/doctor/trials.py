@@ -1,0 +1,105 @@
+"""What a change would do, tried on rows that were held out: more paths, a finer step, each calibrator."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from itocast.calibration import Auto, VarianceScaling
+from itocast.data.windows import Windows
+from itocast.doctor.faults import Finding
+from itocast.fitted import Fitted
+from itocast.forecast import Forecast
+from itocast.models import Model
+from itocast.sde import SDEBlock
+from itocast.tabulated import Tabulated
+
+PATHS, STEP = "four times the paths", "half the step"
+MOST = 500  # windows that changes are tried on, evenly spaced
+MOVED = 0.15  # deviations of the law by which a finer step may move it
+BETTER = 0.01  # share of the CRPS by which more paths must help to be a finding
+
+
+def run(fitted: Fitted, windows: Windows) -> tuple[dict[str, Any], list[Finding]]:
+    """What each change does to law and CRPS, every calibrator's scores, the solver, and what of that is a fault."""
+    windows = windows.thin(MOST)
+    y, plain = windows.actuals(), fitted.raw(windows)
+    before = _crps(plain, y)
+    out: dict[str, Any] = {"forecasts": int((~y.isnan()).sum()), "crps": before}
+    for name, model in _changes(fitted.model).items():
+        law = replace(fitted, model=model).raw(windows)
+        out[name] = {"gain": 1 - _crps(law, y) / before, "moves": _moves(plain, law)}
+    out["calibrators"] = Auto().fit(plain, y, fitted.groups_of(windows)).scores
+    out["solver"] = solver(fitted, windows)
+    return out, _found(out)
+
+
+def _found(out: dict[str, Any]) -> list[Finding]:
+    found = []
+    paths, step = out.get(PATHS), out.get(STEP)
+    if paths and paths["gain"] > BETTER:
+        says = f"Four times as many paths bring the CRPS of held-out rows down by {100 * paths['gain']:.1f} %."
+        found.append(Finding("few paths", "all", says, paths, paths["gain"]))
+    if step and (moved := max(step["moves"].values())) > MOVED:
+        says = (
+            f"Half the step of the solver moves means by {step['moves']['mean']:.2f} deviations and deviations by "
+            f"{100 * step['moves']['deviation']:.0f} %: the forecasts are those of the step, not of the equation."
+        )
+        found.append(Finding("coarse step", "all", says, step, moved))
+    return found
+
+
+def solver(fitted: Fitted, windows: Windows) -> list[dict[str, Any]]:
+    """For each SDE-block: the bounds of Theorem 1, and how far the law moves as its step is halved, and again."""
+    blocks = _blocks(fitted.model)
+    if not blocks:
+        return []
+    laws = [replace(fitted, model=_finer(fitted.model, times)).raw(windows.thin(200)) for times in (1, 2, 4)]
+    moves = {"halved": _moves(*laws[:2]), "halved_again": _moves(*laws[1:])}
+    return [
+        {"T": one.T, "dt": one.dt, "solver": one.solver, "lipschitz": str(one.lipschitz(length=1))} | moves
+        for one in blocks
+    ]
+
+
+def _changes(model: Model) -> dict[str, Model]:
+    changes = {}
+    if model.paths > 1:
+        changes[PATHS] = copy.deepcopy(model)
+        changes[PATHS].paths = 4 * model.paths
+    if _blocks(model):
+        changes[STEP] = _finer(model, 2)
+    return changes
+
+
+def _blocks(model: Model) -> list[SDEBlock]:
+    return [module for module in model.modules() if isinstance(module, SDEBlock)]
+
+
+def _finer(model: Model, times: int) -> Model:
+    """The same model whose solver takes so many times as many steps."""
+    model = copy.deepcopy(model)
+    for block in _blocks(model):
+        block.steps, block.dt = times * block.steps, block.dt / times
+    return model
+
+
+def _crps(law: Forecast, y: Tensor) -> float:
+    """The mean over known outcomes, under the best width that the law can have."""
+    seen = ~y.isnan()
+    law = Tabulated.of(law)
+    law = VarianceScaling().fit(law, y).apply(law)
+    return law.crps(torch.where(seen, y, law.mean))[seen].mean().item()
+
+
+def _moves(one: Forecast, other: Forecast) -> dict[str, float]:
+    """How far a law is from another: of the means in deviations, and of the deviations as a share."""
+    deviation = one.variance.sqrt()
+    return {
+        "mean": ((other.mean - one.mean).abs() / deviation).mean().item(),
+        "deviation": (other.variance.sqrt() / deviation - 1).abs().mean().item(),
+    }
