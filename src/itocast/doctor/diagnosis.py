@@ -41,10 +41,9 @@ class Diagnosis:
     def _coverage(self) -> list[str]:
         lines = [f"{self.forecasts:,} forecasts of {self.rows}. Outcomes inside the intervals, and the band of noise:"]
         for level, band in self.coverage.items():
-            mark = " " if band["low"] <= band["observed"] <= band["high"] else "*"
-            lines.append(
-                f"  {level} %: {_percent(band['observed'])} {mark} ({_percent(band['low'])} to {_percent(band['high'])})"
-            )
+            observed, low, high = (_percent(band[name]) for name in ("observed", "low", "high"))
+            mark = "" if band["low"] <= band["observed"] <= band["high"] else " *"
+            lines.append(f"  {level} %: {observed}{mark} ({low} to {high})")
         for name, parts in self.tables.items():
             low, high = (pick(parts, key=lambda part: part["observed"]) for pick in (min, max))
             lines.append(

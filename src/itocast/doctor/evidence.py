@@ -143,7 +143,7 @@ def _calendar(clock: Clock, time: np.ndarray) -> dict[str, Factor]:
         return {}
     index = clock.index(time)
     factors = {"hour": Factor(index.hour.to_numpy(), [f"{hour:02}:00" for hour in range(24)])}
-    return (factors if clock.step < DAY else {}) | {"weekday": Factor(index.dayofweek.to_numpy(), list(DAYS))}
+    return (factors if clock.step < DAY else {}) | {"weekday": Factor(index.day_of_week.to_numpy(), list(DAYS))}
 
 
 def _fifths(mean: np.ndarray, series: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ import numpy as np
 
 from itocast.doctor.evidence import Evidence, between, stretch
 
-CHANCE = 0.01  # that noise alone makes a factor, or a test of all, look at fault
+CHANCE = 0.001  # that noise alone makes a factor, or a test of all, look at fault
 FEW = 30  # forecasts without which a part is not judged
 MISSED = 0.06  # by which the coverage of 80 % intervals must differ to matter
 LEANING = 0.10  # by which the share of outcomes above the median must differ

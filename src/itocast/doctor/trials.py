@@ -20,7 +20,7 @@ from itocast.tabulated import Tabulated
 
 PATHS, STEP = "four times the paths", "half the step"
 MOST = 500  # windows that changes are tried on, evenly spaced
-MOVED = 0.15  # deviations of the law by which a finer step may move it
+MOVED = 0.25  # deviations of the law by which a finer step may move it
 BETTER = 0.01  # share of the CRPS by which more paths must help to be a finding
 
 
