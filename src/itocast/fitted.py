@@ -161,10 +161,11 @@ class Fitted:
     def _train_on(self, train: Windows, validation: Windows) -> History:
         """A short run at a fifth of the learning rate, undone if it does not help."""
         settings = _training(self.recipe, len(train))
-        short = {"epochs": -(-settings.epochs // 5), "learning_rate": settings.learning_rate / 5}
+        short = {name: -(-getattr(settings, name) // 5) for name in ("epochs", "matching")}
+        short["learning_rate"] = settings.learning_rate / 5
         before, weights = nll(self.model, validation), {k: v.clone() for k, v in self.model.state_dict().items()}
         history = fit(self.model, train, validation, settings.model_copy(update=short), self.recipe.seed)
-        if not min(epoch["validation"] for epoch in history.epochs) < before:
+        if not history.epochs[history.best - 1]["validation"] < before:
             self.model.load_state_dict(weights)
         return history
 

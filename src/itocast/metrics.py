@@ -136,7 +136,7 @@ def cwce(forecast: Forecast, y: Any, sided: Sided = "two", unit: Literal["sum", 
     """
     if unit not in ("sum", "percent"):
         raise ValueError(f"unit={unit!r}: expected 'sum' or 'percent'")
-    total = _cwce(pit(forecast, y), sided)
+    total = cwce_of(pit(forecast, y), sided)
     return total if unit == "sum" else 100 * total / LEVELS.sum().item()
 
 
@@ -172,7 +172,8 @@ def _inside(u: Tensor, level: float) -> float:
     return ((u >= low) & (u <= high)).double().mean().item()
 
 
-def _cwce(u: Tensor, sided: Sided = "two") -> float:
+def cwce_of(u: Tensor, sided: Sided = "two") -> float:
+    """CWCE from the cdf at the outcomes."""
     return (LEVELS * (observed_coverage(u, sided) - LEVELS).abs()).sum().item()
 
 
@@ -213,9 +214,9 @@ METRICS: dict[str, Callable[[Scored], float]] = {
     "r2": lambda s: 1 - _unexplained(s.y, s.mean, s.target),
     "crps": lambda s: s.crps.mean().item(),
     "nll": lambda s: -s.log_prob.mean().item(),
-    "cwce": lambda s: _cwce(s.pit),
-    "cwce_one_sided": lambda s: _cwce(s.pit, "one"),
-    "r_cwce": lambda s: _unexplained(s.y, s.mean, s.target) * _cwce(s.pit),
+    "cwce": lambda s: cwce_of(s.pit),
+    "cwce_one_sided": lambda s: cwce_of(s.pit, "one"),
+    "r_cwce": lambda s: _unexplained(s.y, s.mean, s.target) * cwce_of(s.pit),
     "ecpe": lambda s: _ecpe(s.pit),
     "epiw": lambda s: s.width.mean().item(),
     "pinball": lambda s: s.pinball.mean().item(),

@@ -11,13 +11,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from itocast.forecast import Forecast
+from itocast.matching import check_matching, matching_loss
+from itocast.metrics import cwce_of
 from itocast.models.base import Batches, Model
 from itocast.nets import Inputs
 from itocast.sde import Noise
@@ -25,6 +27,8 @@ from itocast.settings import Settings
 from itocast.storage import read_checkpoint, write_checkpoint
 
 Weights = dict[str, Tensor]
+MATCHING_RATE = 0.1  # the learning rate of matching, as a share of the highest before
+TOLERANCE = 1.005  # how many times the CRPS from before matching a matched law may have
 
 
 class Training(Settings):
@@ -40,6 +44,16 @@ class Training(Settings):
     patience: int | None = Field(
         None, ge=1, description="epochs without a better validation law before stopping; a one-cycle run needs its end"
     )
+    matching: int = Field(0, ge=0, description="epochs of distribution matching after the others")
+
+    @model_validator(mode="after")
+    def _pairs(self) -> Self:
+        if self.matching and self.batch_size < 2:
+            raise ValueError(
+                f"matching={self.matching} with batch_size={self.batch_size}: matching compares the rows of a batch "
+                "with one another; expected a batch_size of 2 or more, better hundreds, or matching=0"
+            )
+        return self
 
     @classmethod
     def paper(cls, epochs: int = 200) -> Training:
@@ -78,17 +92,30 @@ class Training(Settings):
 
 @dataclass
 class History:
-    """What happened in a run: one entry an epoch, why it ended, and the settings it had."""
+    """What happened in a run: one entry an epoch, why it ended, and the settings it had.
+
+    Epochs of matching follow the others; they, and the one they start from, have the validation's crps and cwce too.
+    """
 
     epochs: list[dict[str, float]] = field(default_factory=list)  # train (loss), validation (NLL), seconds
     stopped: Literal["finished", "early", "interrupted", "diverged"] = "finished"
     settings: dict[str, Any] = field(default_factory=dict)
+    before: int | None = None  # epochs before those of matching, once these have begun
 
     @property
     def best(self) -> int:
-        """The epoch, counted from 1, whose weights were kept; 0 before the first."""
-        scores = [epoch["validation"] for epoch in self.epochs]
-        return 1 + scores.index(min(scores)) if scores else 0
+        """The epoch, counted from 1, whose weights were kept; 0 before the first.
+
+        That of the best validation law; of it and the epochs of matching, the best calibrated one whose CRPS is within
+        0.5 % of where matching began.
+        """
+        scores = [epoch["validation"] for epoch in self.epochs[: self.before]]
+        start = scores.index(min(scores)) if scores else -1
+        if self.before is None:
+            return 1 + start
+        most = TOLERANCE * self.epochs[start]["crps"]
+        matched = [i for i in range(self.before, len(self.epochs)) if self.epochs[i]["crps"] <= most]
+        return 1 + min([start, *matched], key=lambda i: self.epochs[i]["cwce"])
 
     @property
     def seconds(self) -> float:
@@ -103,7 +130,7 @@ def fit(
     model: Model, train: Batches, validation: Batches, settings: Training = Training(), seed: int = 0,
     checkpoint: str | Path | None = None, watch: Callable[[Model], dict[str, float]] | None = None,
 ) -> History:  # fmt: skip
-    """Train a model in place and leave it with the weights whose validation law was best.
+    """Train a model in place and leave it with the weights whose validation law was best; see `History.best`.
 
     With `checkpoint` the run is written there after every epoch; a run that was killed goes on from it and ends with
     the same weights as one that was not. Ctrl-C ends the run and keeps the best weights so far; so does a loss that is
@@ -112,29 +139,36 @@ def fit(
     """
     history = History(settings=settings.model_dump())
     model.prepare(train)
+    if settings.matching:
+        check_matching(model, train, settings.matching)
     optimiser = _optimiser(model, settings)
     best = _copy(model)
     run = _fingerprint(model, settings, seed, train, validation) if checkpoint else {}
     if checkpoint and Path(checkpoint).exists():
         history, best = _resume(Path(checkpoint), run, model, optimiser)
     try:
-        with _progress(settings.epochs, len(history.epochs)) as report:
-            while len(history.epochs) < settings.epochs:
-                if settings.patience and len(history.epochs) - history.best >= settings.patience:
-                    history.stopped = "early"
-                    break
-                began = time.perf_counter()
-                loss = _epoch(model, optimiser, train, settings, seed, epoch=len(history.epochs))
+        with _progress(settings.epochs + settings.matching, len(history.epochs)) as report:
+            while (phase := _phase(history, settings)) != "over":
+                if phase == "matching" and history.before is None:
+                    model.load_state_dict(best)
+                    optimiser = _optimiser(model, settings)
+                    history.epochs[history.best - 1] |= calibration(model, validation)
+                    history.before = len(history.epochs)
+                began, matching = time.perf_counter(), phase == "matching"
+                loss = _epoch(model, optimiser, train, settings, seed, epoch=len(history.epochs), matching=matching)
                 score = nll(model, validation)
                 if not math.isfinite(score):
                     raise TrainingError(_diverged(f"the validation loss became {score}", len(history.epochs), settings))
-                record = {"train": loss, "validation": score, "seconds": time.perf_counter() - began}
+                record = {"train": loss, "validation": score} | (calibration(model, validation) if matching else {})
+                record["seconds"] = time.perf_counter() - began
                 history.epochs.append((watch(model) if watch else {}) | record)
                 if history.best == len(history.epochs):
                     best = _copy(model)
                 if checkpoint:
                     _save(Path(checkpoint), run, model, optimiser, history, best)
                 report(history)
+            if (history.before or len(history.epochs)) < settings.epochs:
+                history.stopped = "early"
     except (KeyboardInterrupt, TrainingError) as stop:
         if not history.epochs:
             raise
@@ -170,9 +204,33 @@ def nll(model: Model, rows: Batches, batch_size: int = 1024) -> float:
     return sum(total for total, _ in parts) / max(sum(count for _, count in parts), 1)
 
 
+@torch.no_grad()
+def calibration(model: Model, rows: Batches, batch_size: int = 1024) -> dict[str, float]:
+    """CRPS in the model's scale, and CWCE, over all observed targets and as many paths as in validation."""
+    parts = []
+    for start in range(0, len(rows), batch_size):
+        x, y = rows.batch(slice(start, start + batch_size))
+        law, seen = predict_batch(model, x, model.validation_paths), ~y.isnan()
+        y = torch.where(seen, y, 0.0)
+        parts.append((law.crps(y)[seen], law.cdf(y)[seen]))
+    crps, pit = (torch.cat(part) for part in zip(*parts, strict=True))
+    return {"crps": crps.mean().item(), "cwce": cwce_of(pit)}
+
+
+def _phase(history: History, settings: Training) -> Literal["learning", "matching", "over"]:
+    """What the next epoch is of; those of matching begin after the last of the others or where these stop early."""
+    done = len(history.epochs)
+    early = settings.patience and done - history.best >= settings.patience
+    if history.before is None and done < settings.epochs and not early:
+        return "learning"
+    before = done if history.before is None else history.before
+    return "matching" if done < before + settings.matching else "over"
+
+
 def _epoch(
-    model: Model, optimiser: torch.optim.Optimizer, rows: Batches, settings: Training, seed: int, epoch: int
-) -> float:
+    model: Model, optimiser: torch.optim.Optimizer, rows: Batches, settings: Training, seed: int, epoch: int,
+    matching: bool = False,
+) -> float:  # fmt: skip
     """One pass over the rows in random order; the mean loss."""
     model.train()
     generator = torch.Generator().manual_seed(_mix(seed, epoch))
@@ -181,10 +239,11 @@ def _epoch(
     total = 0.0
     for step, index in enumerate(order):
         rate = settings.rate((epoch + step / len(order)) / settings.epochs)
+        rate = MATCHING_RATE * settings.learning_rate if matching else rate
         for group in optimiser.param_groups:
             group["lr"] = rate
         x, y = rows.batch(index)
-        loss = model.loss(x, y, noise)
+        loss = matching_loss(model, x, y, noise) if matching else model.loss(x, y, noise)
         optimiser.zero_grad(set_to_none=True)
         loss.backward()
         norms = [torch.nn.utils.clip_grad_norm_(part.parameters(), settings.clip).item() for part in model.parts()]
