@@ -27,6 +27,10 @@ Step = Annotated[int, typer.Option(min=1, help="Rows from one cutoff to the next
 Refit = Annotated[int, typer.Option(min=0, help="Fit anew after so many cutoffs; 0: never.")]
 Dataset = Annotated[str, typer.Argument(help="A name of datasets list, or name=file, a path from the data folder.")]
 DataDir = Annotated[Path | None, typer.Option(help="Folder with files of datasets; then comes the cache.")]
+Calibration = Annotated[
+    str | None, typer.Option(help="auto, variance, isotonic, conformal, conformal_quantiles, adaptive or none.")
+]
+CalibrationBy = Annotated[str | None, typer.Option(help="series, or a static column: a correction for each.")]
 Threads = Annotated[int, typer.Option(min=1, help="Processor threads to use.")]
 
 
@@ -74,10 +78,8 @@ def fit(
     gaps: Annotated[str | None, typer.Option(help="Missing times: auto, fill or keep.")] = None,
     holidays: Annotated[str | None, typer.Option(help="Country whose holidays are marked, such as US.")] = None,
     model: Annotated[str | None, typer.Option(help="sde_hnn or hnn.")] = None,
-    calibration_by: Annotated[str | None, typer.Option(help="series, or a static column: a correction each.")] = None,
-    calibration: Annotated[
-        str | None, typer.Option(help="auto, variance, isotonic, conformal, conformal_quantiles, adaptive or none.")
-    ] = None,
+    calibration: Calibration = None,
+    calibration_by: CalibrationBy = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="At most so many; by default from the data.")] = None,
     seed: Annotated[int | None, typer.Option(help="The same seed on as many threads gives the same model.")] = None,
     config: Annotated[Path | None, typer.Option(help="TOML file of settings; options replace them.")] = None,
@@ -184,6 +186,19 @@ def update(model: Model, data: Source, threads: Threads = 1) -> None:
     forecaster.save(model)
     done = f"trained on for {count(len(history.epochs), 'epoch')}" if history.epochs else "too few new rows to train on"
     print(f"{model}: forecasts now start after the new rows; {done}")
+
+
+@app.command()
+def calibrate(
+    model: Model, data: Source, calibration: Calibration = "auto", calibration_by: CalibrationBy = None,
+    threads: Threads = 1,
+) -> None:  # fmt: skip
+    """Exchange the calibration of a model, learned from the newest rows, and write it in place; nothing is trained."""
+    _use(threads)
+    forecaster = _load(model)
+    forecaster.calibrate(_frame(data), None if calibration == "none" else calibration, calibration_by)
+    forecaster.save(model)
+    print(f"{model}: calibration {forecaster.fitted.calibration}")
 
 
 @app.command()

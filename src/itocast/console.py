@@ -29,7 +29,8 @@ def report(forecaster: Forecaster, frame: Any, output: Path, data: str) -> None:
     console.print(
         f"{series:,} series of {target}, a row every {prepared.clock.freq}; {prepared.window} rows back, "
         f"{prepared.horizon} ahead; {fitted.parameters:,} parameters, {count(len(history.epochs), 'epoch')} "
-        f"({history.stopped}, best {history.best}), trained in {history.seconds:.0f} s.",
+        f"({history.stopped}, best {history.best}), trained in {history.seconds:.0f} s.\n"
+        f"Calibration {fitted.calibration}.",
         highlight=False, soft_wrap=True,
     )  # fmt: skip
     scores = forecaster.evaluate(frame, start=1 - prepared.data.validation, most=4000)

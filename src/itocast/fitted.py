@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from itocast import storage
-from itocast.calibration import CALIBRATORS, Adaptive, Calibrator
+from itocast.calibration import CALIBRATORS, Adaptive, Auto, Calibrator
 from itocast.clipped import SUPPORTS, clip
 from itocast.data.preparation import Data, NoWindows, Preparation
 from itocast.data.series import context
@@ -89,6 +89,12 @@ class Fitted:
             self.calibrator = CALIBRATORS[self.recipe.calibration]().fit(law, y, groups)
             law = self.calibrator.apply(law, groups)
         self.dependence = Dependence.fit(law, y)
+
+    def recalibrate(self, table: Table, calibration: str | None, by: str | None) -> None:
+        """Another calibration, learned from the rows that training held out and all later ones; weights stay."""
+        windows = self.preparation.meeting(table, self.held).windows(table, after=self.held).thin(MOST)
+        self.recipe = replace(self.recipe, calibration=calibration, calibration_by=by)
+        self.calibrate(windows)
 
     def law(self, windows: Windows, paths: int | None = None) -> Forecast:
         """The laws of some windows in the table's units, calibrated, and inside the support."""
@@ -168,6 +174,11 @@ class Fitted:
         if not history.epochs[history.best - 1]["validation"] < before:
             self.model.load_state_dict(weights)
         return history
+
+    @property
+    def calibration(self) -> str:
+        """What corrects the laws, and why it was picked if nobody asked for it."""
+        return self.calibrator.why if isinstance(self.calibrator, Auto) else self.recipe.calibration or "none"
 
     @property
     def parameters(self) -> int:

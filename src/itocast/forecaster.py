@@ -110,12 +110,7 @@ class Forecaster:
         )  # fmt: skip
         if not columns.targets:
             raise ValueError("target is empty: name at least one column to forecast")
-        by = self.recipe.calibration_by
-        if by is not None and by not in ((*columns.static, "series") if columns.id else columns.static):
-            raise ValueError(
-                f"calibration_by={by!r}: expected 'series', for a table with an id, or one of the static columns"
-                f"{', ' if columns.static else ''}{', '.join(columns.static)}"
-            )
+        _check_groups(self.recipe.calibration_by, columns)
         for argument, name in (("id", columns.id), ("time", columns.time)):
             if name and results.is_reserved(name):
                 raise ValueError(
@@ -219,6 +214,17 @@ class Forecaster:
         """
         return self.fitted.update(self._read(df)[0])
 
+    def calibrate(self, df: Any, calibration: str | None = "auto", calibration_by: str | None = None) -> Self:
+        """Exchange the calibration: learn it from the rows of `df` that training held out, and later ones.
+
+        Nothing is trained, and forecasts start where they did; returns the forecaster.
+        """
+        choice("calibration", calibration, (None, *CALIBRATORS))
+        _check_groups(calibration_by, self.fitted.preparation.columns)
+        self.fitted.recalibrate(self._read(df)[0], calibration, calibration_by)
+        self.recipe = self.fitted.recipe
+        return self
+
     def observe(self, df: Any) -> int:
         """Tell an adaptive calibration what happened in new rows: forecasts then start after them; nothing is trained.
 
@@ -320,6 +326,15 @@ class Forecaster:
         draws = self.fitted.dependence.sample(self.fitted.law(windows), paths, self.recipe.seed).reshape(paths, -1)
         repeated = {name: np.tile(values, paths) for name, values in columns.items()}
         return repeated | {"path": np.repeat(np.arange(paths), draws.shape[1]), "y": draws.reshape(-1).numpy()}
+
+
+def _check_groups(by: str | None, columns: Columns) -> None:
+    """Refuse groups of calibration that the table does not know."""
+    if by is not None and by not in ((*columns.static, "series") if columns.id else columns.static):
+        raise ValueError(
+            f"calibration_by={by!r}: expected 'series', for a table with an id, or one of the static columns"
+            f"{', ' if columns.static else ''}{', '.join(columns.static)}"
+        )
 
 
 def _laws(fitted: Fitted, windows: Windows) -> Iterator[Forecast]:

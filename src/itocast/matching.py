@@ -98,7 +98,7 @@ def _distance(law: Forecast, y: Tensor, seen: Tensor, t: Tensor, shares: Tensor)
 def _frequencies(bandwidths: Sequence[float]) -> tuple[Tensor, Tensor]:
     """Values of t and their shares: the midpoint rule, which for Gaussians is all but exact.
 
-    The kernel is true to 1e-5 up to distances of four of the widest bandwidth.
+    The kernel is true to 2e-6 up to distances of 2.5 times the widest bandwidth, and to 2e-4 up to four times.
     """
     if not bandwidths or not all(0 < h < math.inf for h in bandwidths):
         raise ValueError(f"bandwidths={bandwidths}: expected positive numbers, in the unit of y")

@@ -45,10 +45,10 @@ class Diagnosis:
             mark = "" if band["low"] <= band["observed"] <= band["high"] else " *"
             lines.append(f"  {level} %: {observed}{mark} ({low} to {high})")
         for name, parts in self.tables.items():
-            low, high = (pick(parts, key=lambda part: part["observed"]) for pick in (min, max))
+            least, most = (pick(parts, key=lambda part: part["observed"]) for pick in (min, max))
             lines.append(
-                f"  90 % by {name}: from {_percent(low['observed'])} ({low['part']}) to {_percent(high['observed'])} "
-                f"({high['part']})"
+                f"  90 % by {name}: from {_percent(least['observed'])} ({least['part']}) to "
+                f"{_percent(most['observed'])} ({most['part']})"
             )
         return lines
 
