@@ -80,7 +80,10 @@ class Tabulated(Forecast):
         if values.ndim != 4 or len(values) != len(NODES):
             raise ValueError(f"values has shape {tuple(values.shape)}: expected ({len(NODES)}, rows, horizon, targets)")
         if not values.isfinite().all():
-            raise ValueError("values holds numbers that are not finite: a law needs all its quantiles")
+            raise ValueError(
+                "values holds numbers that are not finite: expected all quantiles of a law; if a model forecast them, its "
+                "training diverged: lower the learning rate"
+            )
         if (values[1:] < values[:-1]).any():
             values = values.cummax(0).values
         self.values, self.epistemic_share = values, share.expand(values.shape[1:])
@@ -94,7 +97,9 @@ class Tabulated(Forecast):
     @classmethod
     def of(cls, law: Forecast) -> Tabulated:
         """A law as a table of its quantiles."""
-        return law if isinstance(law, Tabulated) else cls(law.tabulate(LEVELS), law.epistemic / law.variance)
+        if isinstance(law, Tabulated):
+            return law
+        return cls(law.tabulate(LEVELS), law.epistemic / law.variance.double().clamp(min=1e-300))
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -140,7 +145,8 @@ class Tabulated(Forecast):
     @property
     def variance(self) -> Tensor:
         error = self.values - self.mean
-        return _weigh(_SQUARE, error.square()) + 2 * _weigh(_PRODUCT, error[:-1] * error[1:])
+        total = _weigh(_SQUARE, error.square()) + 2 * _weigh(_PRODUCT, error[:-1] * error[1:])
+        return total.clamp(min=0.0)
 
     @property
     def epistemic(self) -> Tensor:

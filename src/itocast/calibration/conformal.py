@@ -86,13 +86,17 @@ class ConformalQuantiles:
 
 def standardised(forecast: Forecast, y: Tensor) -> Tensor:
     """|y - mean| / deviation, (rows, horizon, targets)."""
-    return (y - forecast.mean).abs() / forecast.variance.sqrt()
+    return (y - forecast.mean).abs() / _variance(forecast).sqrt()
 
 
 def symmetric(forecast: Forecast, factors: Tensor) -> Forecast:
     """The law mean ± deviation times factors, (SHARES, rows or 1, horizon, targets)."""
-    both, variance = SIDE.reshape(-1, 1, 1, 1) * torch.cat([factors.flip(0)[:-1], factors]), forecast.variance
+    both, variance = SIDE.reshape(-1, 1, 1, 1) * torch.cat([factors.flip(0)[:-1], factors]), _variance(forecast)
     return Tabulated(forecast.mean + both * variance.sqrt(), forecast.epistemic / variance)
+
+
+def _variance(forecast: Forecast) -> Tensor:
+    return forecast.variance.double().clamp(min=1e-300)  # that of a law which is a point can be divided by, too
 
 
 def ranked(scores: Tensor, shares: Tensor) -> tuple[Tensor, Tensor]:
