@@ -24,6 +24,7 @@ CANDIDATES: dict[str, type[Calibrator]] = {
 }
 BLOCKS = 5  # of rows that follow one another; each is scored by calibrators that were fitted on the others
 MOST = 6000  # forecasts of one step and target that are compared, of rows evenly spaced
+CHANCE = 31.0  # √n times the CWCE of a law that is right, on n outcomes: it is smaller 19 times in 20
 NEAR = 1.0025  # a CRPS within a quarter of a percent of the best counts as the best
 
 
@@ -31,7 +32,8 @@ class Auto:
     """Fit every calibrator on four fifths of the rows, score it on the fifth left out, and keep the best, or none.
 
     Of all whose CRPS is within a quarter of a percent of the best, the one with the smallest calibration error (CWCE)
-    is taken, and fitted on all rows. `scores` and `why` tell what was compared.
+    is taken, and fitted on all rows. Errors that a right law would have by chance count as equal: then none is taken
+    rather than one, and a simple one rather than another. `scores` and `why` tell what was compared.
 
     >>> law = Forecast(torch.zeros(1, 500, 1, 1), torch.ones(1, 500, 1, 1))
     >>> auto = Auto().fit(law, 3 * torch.randn(500, generator=torch.Generator().manual_seed(0)))
@@ -51,9 +53,10 @@ class Auto:
             warnings.simplefilter("ignore")  # of too few rows: `outcomes` has said so
             rows = torch.linspace(0, len(y) - 1, min(len(y), max(1, MOST // y[0].numel()))).round().long()
             self.scores = _cross_fitted(table[rows], y[rows], None if groups is None else groups[rows])
+            chance = CHANCE / max(1, int((~y[rows].isnan()).sum())) ** 0.5
             best = min((score["crps"] for score in self.scores.values()), default=0.0)
             near = {name: score for name, score in self.scores.items() if score["crps"] <= NEAR * best}
-            self.kind = min(near, key=lambda name: near[name]["cwce"], default="none")
+            self.kind = min(near, key=lambda name: max(near[name]["cwce"], chance), default="none")
             self.chosen = None if self.kind == "none" else CANDIDATES[self.kind]().fit(table, y, groups)
         return self
 
@@ -61,7 +64,7 @@ class Auto:
     def why(self) -> str:
         """What was picked, and what it was compared with."""
         compared = ", ".join(f"{name} {score['crps']:.4g} / {score['cwce']:.2f}" for name, score in self.scores.items())
-        return f"{self.kind}: the smallest CWCE of those with nearly the best CRPS (CRPS / CWCE: {compared})"
+        return f"{self.kind}: the smallest CWCE, but for chance, of those with nearly the best CRPS (CRPS / CWCE: {compared})"
 
     def apply(self, forecast: Forecast, groups: Any = None) -> Forecast:
         return forecast if self.chosen is None else self.chosen.apply(forecast, groups)

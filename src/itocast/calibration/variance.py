@@ -35,7 +35,8 @@ class VarianceScaling:
         stretch = error / torch.where(error < 0, low, high)  # that makes it reach y, (levels, rows, horizon, targets)
         share = sum(self.levels) / len(self.levels) / 100
         parts = [stretch[:, mask].flatten(0, 1) for mask in masks(groups, len(y))]
-        learned = [part.nanquantile(share, dim=0) for part in parts]
+        nothing = torch.full_like(y[0], torch.nan)
+        learned = [part.nanquantile(share, dim=0) if part.numel() else nothing for part in parts]
         counts = [(~part.isnan()).sum(0) / len(self.levels) for part in parts]
         self.factors = steady(learned, counts).nan_to_num(1.0).clamp(0.05, 20.0)
         return self
