@@ -79,20 +79,20 @@ def test_each_step_and_target_is_corrected_by_itself(name):
 
 @pytest.mark.parametrize("name", [name for name in CALIBRATORS if name != "adaptive"])
 def test_each_group_is_corrected_by_itself_and_an_unknown_one_as_all(name):
-    """Small groups are drawn towards all rows: with 2000 outcomes each that moves coverage by less than 2 points."""
-    groups = torch.arange(4000) % 2
+    """Small groups are drawn towards all rows: with 1000 outcomes each that moves coverage by less than 2 points."""
+    groups = torch.arange(2000) % 2
     factor = torch.where(groups == 0, 0.5, 2.0).double().reshape(-1, 1, 1)
-    calibrator = fitted(name, *misjudged(4000, factor, seed=1), groups)
-    law, y = misjudged(4000, factor, seed=2)
+    learned, (law, y) = misjudged(2000, factor, seed=1), misjudged(2000, factor, seed=2)
+    calibrator = fitted(name, *learned, groups)
+    corrected = calibrator.apply(law, groups)
     for group in (0, 1):
         rows = groups == group
-        inside = metrics.coverage(calibrator.apply(law, groups)[rows], y[rows], 90)
-        assert inside == pytest.approx(0.9, abs=0.025)
-    together = fitted(name, *misjudged(4000, factor, seed=1)).apply(law[:3])
-    if name != "auto" or calibrator.kind == fitted(name, *misjudged(4000, factor, seed=1)).kind:
-        for unknown in (torch.tensor([-1, -1, -1]), torch.tensor([2, 7, -1]), None):
-            found = calibrator.apply(law[:3], unknown)
-            torch.testing.assert_close(found.quantile([0.1, 0.9]), together.quantile([0.1, 0.9]))
+        assert metrics.coverage(corrected[rows], y[rows], 90) == pytest.approx(0.9, abs=0.03)
+    kind = calibrator.kind if isinstance(calibrator, Auto) else name
+    together = fitted(kind, *learned).apply(law[:3])
+    for unknown in (torch.tensor([-1, -1, -1]), torch.tensor([2, 7, -1]), None):
+        found = calibrator.apply(law[:3], unknown)
+        torch.testing.assert_close(found.quantile([0.1, 0.9]), together.quantile([0.1, 0.9]), rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("name", CALIBRATORS)

@@ -81,8 +81,8 @@ class Tabulated(Forecast):
             raise ValueError(f"values has shape {tuple(values.shape)}: expected ({len(NODES)}, rows, horizon, targets)")
         if not values.isfinite().all():
             raise ValueError(
-                "values holds numbers that are not finite: expected all quantiles of a law; if a model forecast them, its "
-                "training diverged: lower the learning rate"
+                "values holds numbers that are not finite: expected all quantiles of a law; if a model forecast them, "
+                "its training diverged: lower the learning rate"
             )
         if (values[1:] < values[:-1]).any():
             values = values.cummax(0).values

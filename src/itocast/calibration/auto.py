@@ -64,7 +64,8 @@ class Auto:
     def why(self) -> str:
         """What was picked, and what it was compared with."""
         compared = ", ".join(f"{name} {score['crps']:.4g} / {score['cwce']:.2f}" for name, score in self.scores.items())
-        return f"{self.kind}: the smallest CWCE, but for chance, of those with nearly the best CRPS (CRPS / CWCE: {compared})"
+        rule = "the smallest CWCE, but for chance, of those with nearly the best CRPS"
+        return f"{self.kind}: {rule} (CRPS / CWCE: {compared})"
 
     def apply(self, forecast: Forecast, groups: Any = None) -> Forecast:
         return forecast if self.chosen is None else self.chosen.apply(forecast, groups)
