@@ -20,6 +20,7 @@ def _levels() -> Tensor:
 
 LEVELS = _levels()
 NODES = torch.special.ndtri(LEVELS)  # the same as normal scores
+HUGE = 1e100  # no value is larger, so that squares are finite
 UNIT = 10  # nodes to a unit of scores in the tails
 
 
@@ -79,11 +80,12 @@ class Tabulated(Forecast):
         values, share = as_tensor("values", values).double(), as_tensor("epistemic_share", epistemic_share).double()
         if values.ndim != 4 or len(values) != len(NODES):
             raise ValueError(f"values has shape {tuple(values.shape)}: expected ({len(NODES)}, rows, horizon, targets)")
-        if not values.isfinite().all():
+        if values.isnan().any():
             raise ValueError(
-                "values holds numbers that are not finite: expected all quantiles of a law; if a model forecast them, "
+                "values holds nan: expected all quantiles of a law; if a model forecast them, "
                 "its training diverged: lower the learning rate"
             )
+        values = values.clamp(-HUGE, HUGE)
         if (values[1:] < values[:-1]).any():
             values = values.cummax(0).values
         self.values, self.epistemic_share = values, share.expand(values.shape[1:])
@@ -99,7 +101,9 @@ class Tabulated(Forecast):
         """A law as a table of its quantiles."""
         if isinstance(law, Tabulated):
             return law
-        return cls(law.tabulate(LEVELS), law.epistemic / law.variance.double().clamp(min=1e-300))
+        values, variance = law.tabulate(LEVELS), law.variance.double().clamp(1e-300, HUGE**2)
+        values = torch.where(values.isnan(), law.mean, values)  # of a law too wide for numbers
+        return cls(values, (law.epistemic / variance).clamp(max=1.0))
 
     @property
     def shape(self) -> tuple[int, int, int]:

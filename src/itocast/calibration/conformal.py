@@ -9,7 +9,7 @@ from torch import Tensor
 
 from itocast.calibration.base import masks, outcomes, places
 from itocast.forecast import Forecast
-from itocast.tabulated import LEVELS, Tabulated
+from itocast.tabulated import HUGE, LEVELS, Tabulated
 
 SIDE = (LEVELS - 0.5).sign()
 SHARES = 2 * LEVELS[len(LEVELS) // 2 :] - 1  # of the central intervals, whose upper bounds are the upper half of LEVELS
@@ -92,11 +92,11 @@ def standardised(forecast: Forecast, y: Tensor) -> Tensor:
 def symmetric(forecast: Forecast, factors: Tensor) -> Forecast:
     """The law mean ± deviation times factors, (SHARES, rows or 1, horizon, targets)."""
     both, variance = SIDE.reshape(-1, 1, 1, 1) * torch.cat([factors.flip(0)[:-1], factors]), _variance(forecast)
-    return Tabulated(forecast.mean + both * variance.sqrt(), forecast.epistemic / variance)
+    return Tabulated(forecast.mean + both * variance.sqrt(), (forecast.epistemic / variance).clamp(max=1.0))
 
 
 def _variance(forecast: Forecast) -> Tensor:
-    return forecast.variance.double().clamp(min=1e-300)  # that of a law which is a point can be divided by, too
+    return forecast.variance.double().clamp(1e-300, HUGE**2)  # that of a point or of the widest law is a number, too
 
 
 def ranked(scores: Tensor, shares: Tensor) -> tuple[Tensor, Tensor]:
