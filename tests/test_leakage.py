@@ -97,7 +97,7 @@ def test_covariates_that_are_known_ahead_count_up_to_the_horizon_and_no_further(
 @pytest.mark.parametrize("refit", [True, 20])
 def test_a_backtest_that_fits_anew_sees_nothing_after_each_fit(refit):
     frame = wave_frame(240)[["time", "load", "heat"]]
-    forecaster = tiny().fit(frame[:100], target="load", time="time", past=["heat"])
+    forecaster = tiny().fit(frame[:110], target="load", time="time", past=["heat"])
     start = frame["time"][140 if refit is True else 110]
     step = 3 if refit is True else 1
     one, two = (

@@ -403,7 +403,7 @@ def test_an_open_file_that_is_no_table_is_refused():
 def test_days_of_a_polars_frame_come_back_as_days():
     days = [dt.date(2024, 1, 1) + dt.timedelta(days=i) for i in range(60)]
     frame = pl.DataFrame({"ds": days, "y": [float(i % 7) for i in range(60)]})
-    forecaster = tiny(horizon=2).fit(frame)
+    forecaster = tiny(horizon=2, calibration=None).fit(frame)
     assert forecaster.predict()["ds"].to_list() == [dt.date(2024, 3, 1), dt.date(2024, 3, 2)]
     assert forecaster.backtest(frame)["cutoff"].dtype == pl.Date
 

@@ -71,8 +71,8 @@ class Clipped(Forecast):
     @property
     def _tabulated(self) -> Tabulated:
         """What moments of a law of quantiles are taken of."""
-        base = Tabulated.of(self.base)
-        return Tabulated(base.values.clamp(self.low, self.high), base.epistemic_share)
+        assert isinstance(self.base, Tabulated)
+        return Tabulated(self.base.values.clamp(self.low, self.high), self.base.epistemic_share)
 
     def moments(self) -> tuple[Tensor, Tensor]:
         if isinstance(self.base, Transformed):

@@ -72,15 +72,16 @@ class Fitted:
         model = recipe.build(train.sizes, seed=recipe.seed)
         history = fit(model, train, validation, training, recipe.seed, checkpoint)
         independent = Dependence.none(recipe.horizon, len(table.columns.targets))
-        last = context(table, preparation.window + 1)
+        last = context(table, preparation.window + recipe.horizon)
         fitted = cls(recipe, preparation, model, history, None, independent, last, [], cut)
-        fitted.calibrate(validation)
+        fitted.calibrate(validation, table.times)
         return fitted
 
-    def calibrate(self, windows: Windows) -> None:
+    def calibrate(self, windows: Windows, times: np.ndarray) -> None:
         """Learn from forecasts that were not trained on how to correct later ones and how their steps move together."""
         self.calibrator = None
-        windows = windows.thin(max(ENOUGH, CELLS // (windows.horizon * len(self.preparation.columns.targets))))
+        most = max(ENOUGH, CELLS // (windows.horizon * len(self.preparation.columns.targets)))
+        windows = windows.thin(most).by_time(times)
         law, y = self.raw(windows), windows.actuals()
         self.outcomes = int((~y.isnan()).sum(0).min())
         if self.recipe.calibration:
@@ -94,7 +95,7 @@ class Fitted:
         """Another calibration, learned from the rows that training held out and all later ones; weights stay."""
         windows = self.preparation.meeting(table, self.held).windows(table, after=self.held).thin(MOST)
         self.recipe = replace(self.recipe, calibration=calibration, calibration_by=by)
-        self.calibrate(windows)
+        self.calibrate(windows, table.times)
 
     def law(self, windows: Windows, paths: int | None = None) -> Forecast:
         """The laws of some windows in the table's units, calibrated, and inside the support."""
@@ -123,7 +124,7 @@ class Fitted:
     def observe(self, new: Table) -> int:
         """Take new rows as what happened after the context: an adaptive calibrator learns, nothing else does.
 
-        Tells how many outcomes it learned from.
+        A forecast is learned from once, when its last step has come. Tells how many were.
         """
         if not isinstance(self.calibrator, Adaptive):
             raise ValueError(
@@ -131,15 +132,20 @@ class Fitted:
                 "calibration='adaptive', or use update to train on"
             )
         table = self.context.join(new)
-        begin = int(self.context.times[self.context.starts[1:] - 1].min())
+        ends = dict(zip(self.context.ids.tolist(), self.context.times[self.context.starts[1:] - 1], strict=True))
+        known = np.array([ends.get(label, table.times.min()) for label in table.ids.tolist()])
         self.preparation = self.preparation.meeting(table)
+        self.context = context(table, self.preparation.window + self.recipe.horizon)
         try:
-            windows = self.preparation.windows(table, after=begin)
+            windows = self.preparation.windows(table)
         except NoWindows:
             return 0
-        finally:
-            self.context = context(table, self.preparation.window + 1)
-        self.calibrator.observe(self.raw(windows), windows.actuals())
+        last = windows.steps()[:, -1].numpy()
+        windows = windows.only(table.times[last] > known[table.series[last]]).by_time(table.times)
+        if len(windows):
+            y = windows.actuals()
+            self.calibrator.observe(self.raw(windows), y)
+            self.outcomes += int((~y.isnan()).sum(0).min())
         return len(windows)
 
     def update(self, new: Table) -> History:
@@ -152,7 +158,7 @@ class Fitted:
         begin = int(self.context.times[self.context.starts[1:] - 1].min())
         preparation = self.preparation = self.preparation.meeting(table)
         cut = new.cutoff(1 - self.recipe.data.validation)
-        self.context = context(table, preparation.window + 1)
+        self.context = context(table, preparation.window + self.recipe.horizon)
         try:
             train = preparation.windows(table, after=begin, until=cut)
             validation = preparation.windows(table, after=cut, numbers=train.numbers).thin(MOST)
@@ -161,7 +167,7 @@ class Fitted:
         self.held = cut
         history = self._train_on(train, validation)
         if len(validation) >= ENOUGH:
-            self.calibrate(validation)
+            self.calibrate(validation, table.times)
         return history
 
     def _train_on(self, train: Windows, validation: Windows) -> History:

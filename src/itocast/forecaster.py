@@ -245,10 +245,10 @@ class Forecaster:
         return self
 
     def _levels(self, level: float | Sequence[float]) -> list[float]:
-        """Percentages, after a word on those that the calibration knows too little of."""
+        """Percentages, after a word if the calibration knows too little of the widest; of 95 % `fit` has spoken."""
         levels = percentages("level", level)
-        if self.fitted.calibrator is not None:
-            warn_of_few(self.fitted.outcomes, levels)
+        if self.fitted.calibrator is not None and max(levels, default=0) > 95:
+            warn_of_few(self.fitted.outcomes, max(levels))
         return levels
 
     @property

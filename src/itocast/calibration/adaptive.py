@@ -8,11 +8,10 @@ import torch
 from torch import Tensor
 
 from itocast.calibration.base import outcomes
-from itocast.calibration.conformal import CENTRAL, SIDE
+from itocast.calibration.conformal import SHARES, standardised, stretched, symmetric
 from itocast.forecast import Forecast
-from itocast.tabulated import LEVELS, Tabulated
 
-MIDDLE = len(LEVELS) // 2
+WANTED = (1 - SHARES).reshape(1, -1, 1, 1)  # the shares of outcomes that intervals miss
 RATES = 0.001 * 2.0 ** torch.arange(8, dtype=torch.float64)  # step sizes that compete
 RECENT = 300  # standardised errors that are remembered
 FORGET = 0.01  # share of trust that is handed out evenly after each outcome
@@ -35,57 +34,35 @@ class Adaptive:
 
     def fit(self, forecast: Forecast, y: Any, groups: Any = None) -> Adaptive:
         y = outcomes(forecast, y)
-        wanted = (1 - CENTRAL[MIDDLE:]).reshape(1, -1, 1, 1).expand(len(RATES), -1, *y.shape[1:])
-        self.errors = _recent(_errors(forecast, y))
-        self.misses, self.trust = wanted.clone(), torch.full_like(wanted, 1 / len(RATES))
+        self.errors = _recent(standardised(forecast, y))
+        self.misses = WANTED.expand(len(RATES), -1, *y.shape[1:]).clone()
+        self.trust = torch.full_like(self.misses, 1 / len(RATES))
         return self
 
     def observe(self, forecast: Forecast, y: Any) -> None:
         """Learn from outcomes, row by row in their order; those that are nan are passed over."""
-        wanted = (1 - CENTRAL[MIDDLE:]).reshape(1, -1, 1, 1)
-        for error in _errors(forecast, forecast.check(y, missing=True).double()):  # (horizon, targets)
+        for error in standardised(forecast, forecast.check(y, missing=True).double()):  # (horizon, targets)
             seen = ~error.isnan()
             # the largest miss rate at which this outcome would have been inside
             enough = ((self.errors >= error).sum(0) + 1) / ((~self.errors.isnan()).sum(0) + 1)
             gap = enough - self.misses  # (rates, shares, horizon, targets)
-            loss = torch.maximum(wanted * gap, (wanted - 1) * gap)
+            loss = torch.maximum(WANTED * gap, (WANTED - 1) * gap)
             trust = self.trust * (-8 * loss).exp()
             trust = (1 - FORGET) * trust / trust.sum(0) + FORGET / len(RATES)
-            moved = self.misses + RATES.reshape(-1, 1, 1, 1) * (wanted - (gap < 0).double())
+            moved = self.misses + RATES.reshape(-1, 1, 1, 1) * (WANTED - (gap < 0).double())
             self.trust = torch.where(seen, trust, self.trust)
             self.misses = torch.where(seen, moved, self.misses).clamp(-0.5, 1.5)
             self.errors = _recent(torch.cat([self.errors, error[None]]))
 
     def apply(self, forecast: Forecast, groups: Any = None) -> Forecast:
         level = (1 - (self.trust * self.misses).sum(0)).clamp(min=0.0)  # (shares, horizon, targets)
-        factors = torch.cat([(half := _factors(self.errors, level)).flip(0)[:-1], half])
-        values = forecast.mean + (SIDE.reshape(-1, 1, 1) * factors)[:, None] * forecast.variance.sqrt()
-        return Tabulated(values, forecast.epistemic / forecast.variance)
+        return symmetric(forecast, stretched(self.errors, level.cummax(0).values)[:, None])
 
     def to_dict(self) -> dict[str, Any]:
         return {name: getattr(self, name).tolist() for name in ("errors", "misses", "trust")}
-
-
-def _errors(forecast: Forecast, y: Tensor) -> Tensor:
-    return (y - forecast.mean).abs() / forecast.variance.sqrt()
 
 
 def _recent(errors: Tensor) -> Tensor:
     """The last errors that were seen, oldest first; nan stands before them where there are fewer."""
     order = (~errors.isnan()).byte().argsort(dim=0, stable=True)
     return errors.gather(0, order)[-RECENT:]
-
-
-def _factors(errors: Tensor, level: Tensor) -> Tensor:
-    """The error that a share `level` of the recent ones is below; beyond all, in proportion to normal scores."""
-    count = (~errors.isnan()).sum(0)
-    if (count == 0).any():  # without outcomes: a Gaussian
-        even = torch.special.ndtri(0.5 + 0.5 * torch.arange(1, 100, dtype=torch.float64) / 100).reshape(-1, 1, 1)
-        return _factors(torch.cat([errors, torch.where(count == 0, even, torch.nan)]), level)
-    ordered = errors.sort(dim=0).values
-    wanted = ((count + 1) * level - 1e-9).ceil().long().clamp(min=1)
-    place = torch.minimum(wanted, count.clamp(min=1)) - 1
-    largest = torch.special.ndtri(0.5 + 0.5 * count / (count + 1.0))  # the normal score of the largest error
-    asked = torch.special.ndtri(0.5 + 0.5 * level.clamp(max=1 - 1e-4)) + 2 * (level - (1 - 1e-4)).clamp(min=0.0)
-    stretch = torch.where(wanted > count, (asked / largest).clamp(min=1.0), 1.0)
-    return (ordered.gather(0, place) * stretch).cummax(0).values

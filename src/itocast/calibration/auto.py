@@ -6,6 +6,7 @@ import warnings
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from itocast import metrics
 from itocast.calibration.base import Calibrator, outcomes
@@ -22,6 +23,8 @@ CANDIDATES: dict[str, type[Calibrator]] = {
     "conformal_quantiles": ConformalQuantiles,
 }
 BLOCKS = 5  # of rows that follow one another; each is scored by calibrators that were fitted on the others
+MOST = 6000  # forecasts of one step and target that are compared, of rows evenly spaced
+CHANCE = 31.0  # √n times the CWCE of a law that is right, on n outcomes: it is smaller 19 times in 20
 NEAR = 1.0025  # a CRPS within a quarter of a percent of the best counts as the best
 
 
@@ -29,7 +32,8 @@ class Auto:
     """Fit every calibrator on four fifths of the rows, score it on the fifth left out, and keep the best, or none.
 
     Of all whose CRPS is within a quarter of a percent of the best, the one with the smallest calibration error (CWCE)
-    is taken, and fitted on all rows. `scores` and `why` tell what was compared.
+    is taken, and fitted on all rows. Errors that a right law would have by chance count as equal: then none is taken
+    rather than one, and a simple one rather than another. `scores` and `why` tell what was compared.
 
     >>> law = Forecast(torch.zeros(1, 500, 1, 1), torch.ones(1, 500, 1, 1))
     >>> auto = Auto().fit(law, 3 * torch.randn(500, generator=torch.Generator().manual_seed(0)))
@@ -45,22 +49,23 @@ class Auto:
         y = outcomes(forecast, y)
         groups = None if groups is None else torch.as_tensor(groups)
         table = Tabulated.of(forecast)  # once, for all of them
-        self.scores = {"none": _score([table], [y])}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of too few rows: `outcomes` has said so
-            for name, kind in CANDIDATES.items():
-                self.scores[name] = _cross_fitted(kind, table, y, groups)
-            best = min(score["crps"] for score in self.scores.values())
+            rows = torch.linspace(0, len(y) - 1, min(len(y), max(1, MOST // y[0].numel()))).round().long()
+            self.scores = _cross_fitted(table[rows], y[rows], None if groups is None else groups[rows])
+            chance = CHANCE / max(1, int((~y[rows].isnan()).sum())) ** 0.5
+            best = min((score["crps"] for score in self.scores.values()), default=0.0)
             near = {name: score for name, score in self.scores.items() if score["crps"] <= NEAR * best}
-            self.kind = min(near, key=lambda name: near[name]["cwce"])
-            self.chosen = None if self.kind == "none" else CANDIDATES[self.kind]().fit(forecast, y, groups)
+            self.kind = min(near, key=lambda name: max(near[name]["cwce"], chance), default="none")
+            self.chosen = None if self.kind == "none" else CANDIDATES[self.kind]().fit(table, y, groups)
         return self
 
     @property
     def why(self) -> str:
         """What was picked, and what it was compared with."""
         compared = ", ".join(f"{name} {score['crps']:.4g} / {score['cwce']:.2f}" for name, score in self.scores.items())
-        return f"{self.kind}: the smallest CWCE of those with nearly the best CRPS (CRPS / CWCE: {compared})"
+        rule = "the smallest CWCE, but for chance, of those with nearly the best CRPS"
+        return f"{self.kind}: {rule} (CRPS / CWCE: {compared})"
 
     def apply(self, forecast: Forecast, groups: Any = None) -> Forecast:
         return forecast if self.chosen is None else self.chosen.apply(forecast, groups)
@@ -70,29 +75,29 @@ class Auto:
         return {"kind": self.kind, "settings": settings, "scores": self.scores}
 
 
-def _cross_fitted(kind: type[Calibrator], forecast: Forecast, y: torch.Tensor, groups: Any) -> dict[str, float]:
-    """The scores of rows under calibrators that have not seen them."""
-    block = torch.arange(len(y)) * BLOCKS // max(len(y), 1)
-    laws, truths = [], []
-    for one in range(BLOCKS):
-        left = block == one
-        if not left.any() or left.all():
+def _cross_fitted(forecast: Forecast, y: Tensor, groups: Tensor | None) -> dict[str, dict[str, float]]:
+    """The scores of all candidates, and of none, on rows that they have not seen."""
+    block = torch.arange(len(y)) * BLOCKS // len(y)
+    parts: dict[str, list[tuple[Tensor, Tensor]]] = {"none": [], **{name: [] for name in CANDIDATES}}
+    for left in (block == one for one in block.unique()):
+        seen = ~y[left].isnan()
+        if not seen.any() or left.all():
             continue
+        learn, rest = forecast[~left], forecast[left]
         inside, outside = (None, None) if groups is None else (groups[~left], groups[left])
-        laws.append(kind().fit(forecast[~left], y[~left], inside).apply(forecast[left], outside))
-        truths.append(y[left])
-    return _score(laws, truths) if laws else {"crps": float("inf"), "cwce": float("inf")}
+        parts["none"].append(_score(rest, y[left], seen))
+        for name, kind in CANDIDATES.items():
+            law = kind().fit(learn, y[~left], inside).apply(rest, outside)
+            parts[name].append(_score(law, y[left], seen))
+    return {name: _summary(*map(torch.cat, zip(*part, strict=True))) for name, part in parts.items() if part}
 
 
-def _score(laws: list[Forecast], truths: list[torch.Tensor]) -> dict[str, float]:
-    """CRPS and CWCE over all rows, steps and targets."""
-    scores, ranks = [], []
-    for law, y in zip(laws, truths, strict=True):
-        seen = ~y.isnan()
-        full = torch.where(seen, y, law.mean.double())
-        scores.append(torch.where(seen, law.crps(full), torch.nan))
-        ranks.append(law.cdf(full)[seen])
-    if not sum(map(len, ranks)):  # nothing was observed
-        return {"crps": 0.0, "cwce": 0.0}
-    wrong = (metrics.observed_coverage(torch.cat(ranks)) - metrics.LEVELS).abs()
-    return {"crps": torch.cat(scores).nanmean().item(), "cwce": (metrics.LEVELS * wrong).sum().item()}
+def _score(law: Forecast, y: Tensor, seen: Tensor) -> tuple[Tensor, Tensor]:
+    """CRPS and cdf at all outcomes that were seen."""
+    full = torch.where(seen, y, law.mean)
+    return law.crps(full)[seen], law.cdf(full)[seen]
+
+
+def _summary(crps: Tensor, ranks: Tensor) -> dict[str, float]:
+    wrong = (metrics.observed_coverage(ranks) - metrics.LEVELS).abs()
+    return {"crps": crps.mean().item(), "cwce": (metrics.LEVELS * wrong).sum().item()}

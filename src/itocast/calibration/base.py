@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable
 from typing import Any, Protocol
 
 import torch
@@ -46,25 +45,23 @@ def outcomes(forecast: Forecast, y: Any) -> Tensor:
         raise ValueError("y has no rows: a calibrator needs forecasts and their outcomes")
     counts = (~y.isnan()).sum(0)
     if counts.any():
-        warn_of_few(int(counts[counts > 0].min()), (95,))
+        warn_of_few(int(counts[counts > 0].min()), 95)
     return y
 
 
-def warn_of_few(count: int, levels: Iterable[float]) -> None:
-    """Say so if some intervals are wider than so many outcomes can tell.
+def warn_of_few(count: int, level: float) -> None:
+    """Say so if an interval is wider than so many outcomes can tell.
 
     An interval of 95 % can only be learned from at least 19 outcomes, one of 99 % from 99: the largest of n errors is
     exceeded once in n + 1 times.
     """
-    for level in levels:
-        needed = math.ceil(100 / (100 - level) - 1e-9) - 1
-        if count < needed:
-            warnings.warn(
-                f"{count} outcomes calibrate the forecasts, and intervals of {level:g} % need at least {needed}: they "
-                "are as wide as the largest error that was seen and may hold less; calibrate on more rows",
-                stacklevel=3,
-            )
-            return
+    needed = math.ceil(100 / (100 - level) - 1e-9) - 1
+    if count < needed:
+        warnings.warn(
+            f"{count} outcomes calibrate the forecasts, and intervals of {level:g} % need at least {needed}: their "
+            "width is a guess from the largest errors that were seen, and may hold less; calibrate on more rows",
+            stacklevel=4,
+        )
 
 
 def masks(groups: Any, rows: int) -> list[Tensor]:
@@ -86,8 +83,11 @@ def places(groups: Any, rows: int, count: int) -> Tensor:
     return torch.where((groups >= 0) & (groups + 1 < count), groups + 1, 0)
 
 
-def steady(learned: list[Tensor], counts: list[Tensor], enough: float = 100.0) -> Tensor:
-    """Corrections stacked along a first axis, small groups drawn towards all: halfway at `enough` rows."""
+def steady(learned: list[Tensor], counts: list[Tensor], enough: float = 20.0) -> Tensor:
+    """Corrections stacked along a first axis, small groups drawn towards all: halfway at `enough` rows.
+
+    From 20 outcomes a width is known to a fifth of itself, about as much as groups tend to differ by.
+    """
     shares = [torch.ones_like(counts[0])] + [count / (count + enough) for count in counts[1:]]
     parts = [
         torch.where(share > 0, share * own.nan_to_num(0.0) + (1 - share) * learned[0], learned[0])

@@ -9,10 +9,10 @@ from torch import Tensor
 
 from itocast.calibration.base import masks, outcomes, places
 from itocast.forecast import Forecast
-from itocast.tabulated import LEVELS, NODES, Tabulated
+from itocast.tabulated import HUGE, LEVELS, Tabulated
 
-CENTRAL = (2 * LEVELS - 1).abs()  # the share that lies between a level and its mirror image
 SIDE = (LEVELS - 0.5).sign()
+SHARES = 2 * LEVELS[len(LEVELS) // 2 :] - 1  # of the central intervals, whose upper bounds are the upper half of LEVELS
 
 
 class Conformal:
@@ -21,7 +21,8 @@ class Conformal:
     Of n errors |y - mean| / deviation the one of rank ⌈(n + 1) p⌉ bounds the central interval of share p, for each step
     and target: it then holds at least p of later outcomes. Where that rank is above n, no finite bound does; the
     largest error is stretched in proportion to the normal scores instead, which the number of outcomes was warned of.
-    The mean stays; the law becomes symmetric; the ratio of aleatoric to epistemic variance stays.
+    There a group takes the factor of all rows, if it is larger than its own errors. The mean stays; the law becomes
+    symmetric; the ratio of aleatoric to epistemic variance stays.
 
     >>> law = Forecast(torch.zeros(1, 99, 1, 1), torch.ones(1, 99, 1, 1))
     >>> conformal = Conformal().fit(law, torch.arange(1.0, 100.0))
@@ -30,18 +31,19 @@ class Conformal:
     """
 
     def __init__(self, factors: Any = ()) -> None:
-        self.factors = torch.as_tensor(factors, dtype=torch.float64)  # (groups, LEVELS, horizon, targets)
+        self.factors = torch.as_tensor(factors, dtype=torch.float64)  # (groups, SHARES, horizon, targets)
 
     def fit(self, forecast: Forecast, y: Any, groups: Any = None) -> Conformal:
-        errors = (outcomes(forecast, y) - forecast.mean).abs() / forecast.variance.sqrt()
-        self.factors = torch.stack(_own(errors, groups))
+        errors, shares = standardised(forecast, outcomes(forecast, y)), SHARES.reshape(-1, 1, 1)
+        pooled = stretched(errors, shares)
+        own = [ranked(errors[mask], shares) for mask in masks(groups, len(errors))[1:]]
+        parts = [torch.where(there, value, value.nan_to_num(0.0).maximum(pooled)) for value, there in own]
+        self.factors = torch.stack([pooled, *(part.cummax(0).values for part in parts)])
         return self
 
     def apply(self, forecast: Forecast, groups: Any = None) -> Forecast:
-        factors = self.factors[places(groups, len(forecast), len(self.factors))].movedim(1, 0)  # (levels, rows, …)
-        side = SIDE.reshape(-1, 1, 1, 1)
-        values = forecast.mean + side * factors * forecast.variance.sqrt()
-        return Tabulated(values, forecast.epistemic / forecast.variance)
+        factors = self.factors[places(groups, len(forecast), len(self.factors))]
+        return symmetric(forecast, factors.movedim(1, 0))
 
     def to_dict(self) -> dict[str, Any]:
         return {"factors": self.factors.tolist()}
@@ -51,70 +53,75 @@ class ConformalQuantiles:
     """The law's own bounds, moved outwards or inwards by what enough of the outcomes needed (Romano et al. 2019).
 
     For the interval of share p, an outcome needs max(low - y, y - high), which is negative inside; the need of rank
-    ⌈(n + 1) p⌉ is added on both sides. Unlike `Conformal`, asymmetric laws keep their shape. The ratio of aleatoric to
-    epistemic variance stays.
+    ⌈(n + 1) p⌉ is added on both sides. Where that rank is above n, it is what the widest interval needed whose rank is
+    not; a group takes what all rows needed there, if that is more. Unlike with `Conformal`, asymmetric laws keep their
+    shape. The ratio of aleatoric to epistemic variance stays.
     """
 
     def __init__(self, moves: Any = ()) -> None:
-        self.moves = torch.as_tensor(moves, dtype=torch.float64)  # (groups, LEVELS, horizon, targets)
+        self.moves = torch.as_tensor(moves, dtype=torch.float64)  # (groups, SHARES, horizon, targets)
 
     def fit(self, forecast: Forecast, y: Any, groups: Any = None) -> ConformalQuantiles:
         y = outcomes(forecast, y)
         bounds = Tabulated.of(forecast).values  # (levels, rows, horizon, targets)
-        needs = torch.maximum(bounds.flip(0) - y, y - bounds)[len(LEVELS) // 2 :]  # of the upper half of the levels
-        moves = []
+        needs = torch.maximum(bounds.flip(0) - y, y - bounds)[len(LEVELS) // 2 :].movedim(1, 0)  # (rows, shares, …)
+        moves: list[Tensor] = []
         for mask in masks(groups, len(y)):
-            upper = torch.stack(
-                [rank(need[mask], p)[0] for need, p in zip(needs, CENTRAL[len(LEVELS) // 2 :], strict=True)]
-            )
-            moves.append(torch.cat([upper.flip(0)[:-1], upper]))
+            value, there = ranked(needs[mask], SHARES.reshape(-1, 1, 1))
+            last = value.gather(0, (there.sum(0, keepdim=True) - 1).clamp(min=0)).nan_to_num(0.0)
+            moves.append(torch.where(there, value, last.maximum(moves[0]) if moves else last))
         self.moves = torch.stack(moves)
-        self.moves = torch.where(self.moves.isnan(), self.moves[:1], self.moves).nan_to_num(0.0)
         return self
 
     def apply(self, forecast: Forecast, groups: Any = None) -> Forecast:
-        moves = self.moves[places(groups, len(forecast), len(self.moves))].movedim(1, 0)
-        law = Tabulated.of(forecast)
-        return Tabulated(monotone(law.values + SIDE.reshape(-1, 1, 1, 1) * moves), law.epistemic_share)
+        law, moves = Tabulated.of(forecast), self.moves[places(groups, len(forecast), len(self.moves))].movedim(1, 0)
+        half = len(LEVELS) // 2
+        upper = (law.values[half:] + moves).clamp(min=law.values[half]).cummax(0).values
+        lower = (law.values[: half + 1].flip(0) - moves).clamp(max=law.values[half]).cummin(0).values
+        return Tabulated(torch.cat([lower.flip(0)[:-1], law.values[half, None], upper[1:]]), law.epistemic_share)
 
     def to_dict(self) -> dict[str, Any]:
         return {"moves": self.moves.tolist()}
 
 
-def rank(scores: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
-    """Of n scores that of rank ⌈(n + 1) share⌉, nan if there are none, and whether there is one; the largest if not."""
-    ordered = scores.sort(dim=0).values  # nan last
+def standardised(forecast: Forecast, y: Tensor) -> Tensor:
+    """|y - mean| / deviation, (rows, horizon, targets)."""
+    return (y - forecast.mean).abs() / _variance(forecast).sqrt()
+
+
+def symmetric(forecast: Forecast, factors: Tensor) -> Forecast:
+    """The law mean ± deviation times factors, (SHARES, rows or 1, horizon, targets)."""
+    both, variance = SIDE.reshape(-1, 1, 1, 1) * torch.cat([factors.flip(0)[:-1], factors]), _variance(forecast)
+    return Tabulated(forecast.mean + both * variance.sqrt(), (forecast.epistemic / variance).clamp(max=1.0))
+
+
+def _variance(forecast: Forecast) -> Tensor:
+    return forecast.variance.double().clamp(1e-300, HUGE**2)  # that of a point or of the widest law is a number, too
+
+
+def ranked(scores: Tensor, shares: Tensor) -> tuple[Tensor, Tensor]:
+    """Of n scores (rows, …) those of rank ⌈(n + 1) share⌉, (shares, …), and whether there are so many.
+
+    If not it is the largest; without any score it is nan. Scores have an axis of shares or are the same for all.
+    """
     count = (~scores.isnan()).sum(0)
-    wanted = ((count + 1) * share - 1e-9).ceil().long().clamp(min=1)
+    wanted = ((count + 1) * shares - 1e-9).ceil().long().clamp(min=1)
     place = torch.minimum(wanted, count.clamp(min=1)) - 1
-    return ordered.gather(0, place[None])[0], wanted <= count
+    if not len(scores):
+        return torch.full_like(wanted, torch.nan, dtype=torch.float64), wanted <= count
+    ordered = scores.sort(dim=0).values  # nan last
+    value = ordered.gather(0, place) if scores.ndim == shares.ndim else ordered.gather(0, place[None])[0]
+    return value, wanted <= count
 
 
-def factors(errors: Tensor) -> Tensor:
-    """The factor of each of LEVELS from standardised errors (rows, horizon, targets)."""
-    found, last = [], None
-    for node, share in zip(NODES[len(NODES) // 2 :], CENTRAL[len(NODES) // 2 :], strict=True):
-        value, there = rank(errors, share)
-        last = (value, torch.where(there, node, node)) if last is None else last
-        beyond = last[0] * node / last[1].clamp(min=1e-9)
-        value = torch.where(there, value, torch.maximum(beyond, last[0]))
-        last = (torch.where(there, value, last[0]), torch.where(there, node, last[1]))
-        found.append(value)
-    upper = torch.stack(found)
-    return torch.cat([upper.flip(0)[:-1], upper])
+def stretched(errors: Tensor, shares: Tensor) -> Tensor:
+    """The error of the rank that a share asks for, (shares, horizon, targets); shares ascend and may exceed 1.
 
-
-def _own(errors: Tensor, groups: Any) -> list[Tensor]:
-    """Factors of all rows together, then of each group; where a group has no outcomes, those of all."""
-    parts = [factors(errors[mask]) if mask.any() else None for mask in masks(groups, len(errors))]
-    assert parts[0] is not None
-    pooled = torch.where(parts[0].isnan(), NODES.abs().reshape(-1, 1, 1), parts[0])  # without outcomes: a Gaussian
-    return [pooled if part is None else torch.where(part.isnan(), pooled, part) for part in parts]
-
-
-def monotone(values: Tensor) -> Tensor:
-    """Quantiles that do not cross: outwards from the median, none is nearer to it than the one before."""
-    middle = len(values) // 2
-    upper = values[middle:].cummax(0).values
-    lower = values[: middle + 1].flip(0).cummin(0).values.flip(0)
-    return torch.cat([lower[:-1], upper])
+    Beyond the largest error it grows in proportion to normal scores. Without errors it is the normal score itself.
+    """
+    value, there = ranked(errors, shares)
+    count = (~errors.isnan()).sum(0)
+    asked = torch.special.ndtri(0.5 + 0.5 * shares.clamp(0.0, 1 - 1e-6)) + 2 * (shares - 1).clamp(min=0.0)
+    largest = torch.special.ndtri(0.5 + 0.5 * count / (count + 1.0))  # the normal score of the largest error
+    beyond = torch.where(count > 0, value * (asked / largest).clamp(min=1.0), asked)
+    return torch.where(there, value, beyond).cummax(0).values

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from itocast.calibration.base import masks, outcomes, places, steady
-from itocast.forecast import Forecast
+from itocast.forecast import Forecast, central
 
 
 class VarianceScaling:
@@ -30,14 +30,13 @@ class VarianceScaling:
     def fit(self, forecast: Forecast, y: Any, groups: Any = None) -> VarianceScaling:
         y = outcomes(forecast, y)
         error = y - forecast.mean.double()
-        needed = []  # by how much an interval must be stretched to reach y, (rows, horizon, targets) for each level
-        for level in self.levels:
-            low, high = (bound - forecast.mean.double() for bound in forecast.interval(level))
-            needed.append(error / torch.where(error < 0, low.clamp(max=-1e-300), high.clamp(min=1e-300)))
-        stretch = torch.stack(needed)  # (levels, rows, horizon, targets)
+        bounds = forecast.quantile([share for level in self.levels for share in central(level)]) - forecast.mean
+        low, high = bounds[::2].clamp(max=-1e-300), bounds[1::2].clamp(min=1e-300)
+        stretch = error / torch.where(error < 0, low, high)  # that makes it reach y, (levels, rows, horizon, targets)
         share = sum(self.levels) / len(self.levels) / 100
         parts = [stretch[:, mask].flatten(0, 1) for mask in masks(groups, len(y))]
-        learned = [part.nanquantile(share, dim=0) for part in parts]
+        nothing = torch.full_like(y[0], torch.nan)
+        learned = [part.nanquantile(share, dim=0) if part.numel() else nothing for part in parts]
         counts = [(~part.isnan()).sum(0) / len(self.levels) for part in parts]
         self.factors = steady(learned, counts).nan_to_num(1.0).clamp(0.05, 20.0)
         return self

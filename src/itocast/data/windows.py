@@ -73,6 +73,11 @@ class Windows:
             return self
         return replace(self, origins=self.origins[torch.linspace(0, len(self) - 1, most).round().long()])
 
+    def by_time(self, times: np.ndarray) -> Windows:
+        """The same windows, oldest first, whatever their series; `times` are those of the table's rows."""
+        order = np.argsort(times[self.origins.numpy()], kind="stable")
+        return replace(self, origins=self.origins[torch.from_numpy(order)])
+
     def every(self, step: int) -> Windows:
         """Every so many-th window of each series, from its first."""
         series = self.numbers.series[self.origins]  # ascending

@@ -1,0 +1,187 @@
+"""Calibration as users meet it: in a Forecaster, saved and loaded, and on the command line."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import panel_frame, tiny, wave_frame
+
+from itocast import Forecaster
+from itocast.calibration import CALIBRATORS, Adaptive
+
+SETTINGS = """
+horizon = 2
+window = 4
+[model]
+kind = "hnn"
+encoder = { hidden = 16, dim = 8, frequencies = 4, embedding = 2 }
+[training]
+epochs = 1
+"""
+BOUNDS = ["mean", "lo-80", "hi-80", "lo-95", "hi-95"]
+
+
+@pytest.fixture(scope="module")
+def frame() -> pd.DataFrame:
+    """A wave whose noise becomes larger after 200 rows."""
+    frame = wave_frame(300)[["time", "load"]].rename(columns={"time": "ds", "load": "y"})
+    frame.loc[200:, "y"] += 5 * np.random.default_rng(1).standard_normal(100)
+    return frame
+
+
+@pytest.fixture
+def adaptive(frame) -> Forecaster:
+    return tiny(calibration="adaptive").fit(frame[:200])
+
+
+# ---- Forecaster
+
+
+@pytest.mark.parametrize("name", CALIBRATORS)
+def test_every_calibration_is_saved_and_loaded(frame, tmp_path, name):
+    forecaster = tiny(calibration=name).fit(frame[:200])
+    forecaster.save(tmp_path)
+    ahead, again = forecaster.predict(), Forecaster.load(tmp_path).predict()
+    pd.testing.assert_frame_equal(ahead[BOUNDS], again[BOUNDS])
+    assert (ahead["lo-95"] < ahead["lo-80"]).all()
+
+
+def test_observing_goes_on_after_loading(adaptive, frame, tmp_path):
+    adaptive.observe(frame[200:230])
+    adaptive.save(tmp_path)
+    again = Forecaster.load(tmp_path)
+    assert adaptive.observe(frame[230:260]) == again.observe(frame[230:260]) == 30
+    pd.testing.assert_frame_equal(adaptive.predict()[BOUNDS], again.predict()[BOUNDS])
+    assert adaptive.predict()["ds"].iloc[0] == frame["ds"][260]
+
+
+def test_row_by_row_is_all_at_once(adaptive, frame, tmp_path):
+    """Each forecast of three steps is learned from once, when its last step has come."""
+    adaptive.save(tmp_path)
+    slowly = Forecaster.load(tmp_path)
+    assert [slowly.observe(frame[row : row + 1]) for row in range(200, 220)] == [1] * 20
+    assert adaptive.observe(frame[200:220]) == 20
+    np.testing.assert_allclose(slowly.predict()[BOUNDS], adaptive.predict()[BOUNDS], rtol=1e-4)
+
+
+def test_rows_that_were_seen_teach_nothing_again(adaptive, frame):
+    adaptive.observe(frame[200:220])
+    before = adaptive.fitted.calibrator.to_dict()
+    assert adaptive.observe(frame[210:220]) == 0
+    assert adaptive.fitted.calibrator.to_dict() == before
+
+
+def test_intervals_grow_with_the_noise(adaptive, frame):
+    before = adaptive.predict(frame)
+    outcomes = adaptive.fitted.outcomes
+    adaptive.observe(frame[200:])
+    after = adaptive.predict(frame)
+    assert adaptive.fitted.outcomes == outcomes + 100  # forecasts whose third step is a new row
+    assert (after["hi-80"] - after["lo-80"]).sum() > 1.2 * (before["hi-80"] - before["lo-80"]).sum()
+    np.testing.assert_allclose(after["mean"], before["mean"])
+
+
+def test_a_panel_is_one_stream_in_the_order_of_time():
+    frame = panel_frame(400)
+    forecaster = tiny(calibration="adaptive").fit(frame)
+    fitted = forecaster.fitted
+    table = forecaster._read(frame)[0]
+    windows = fitted.preparation.windows(table)
+    ordered = windows.by_time(table.times)
+    times = table.times[ordered.origins.numpy()]
+    assert (np.diff(times) >= 0).all()
+    assert sorted(ordered.origins.tolist()) == windows.origins.tolist()
+    recent = ordered.only(times >= times[-30])
+    assert len(set(recent.numbers.series[recent.origins].tolist())) == 3
+    assert isinstance(fitted.calibrator, Adaptive)
+
+
+@pytest.mark.parametrize("by", ["series", "place"])
+def test_groups_are_kept_and_new_series_take_the_correction_of_all(tmp_path, by):
+    frame = panel_frame()
+    forecaster = tiny(calibration="conformal", calibration_by=by).fit(frame, static=["place"])
+    groups = {"series": ["a", "b", "c"], "place": ["hill", "sea"]}[by]
+    assert forecaster.fitted.groups == groups
+    assert len(forecaster.fitted.calibrator.factors) == 1 + len(groups)
+    forecaster.save(tmp_path)
+    again = Forecaster.load(tmp_path)
+    pd.testing.assert_frame_equal(again.predict()[BOUNDS], forecaster.predict()[BOUNDS])
+    unknown = frame[frame["unique_id"] == "a"].assign(unique_id="z")
+    assert np.isfinite(again.predict(unknown)[BOUNDS].to_numpy()).all()
+
+
+def test_calibration_by_must_name_a_group():
+    with pytest.raises(ValueError, match=r"calibration_by='shop': expected 'series', .* static columns, place"):
+        tiny(calibration_by="shop").fit(panel_frame(60), static=["place"])
+    frame = wave_frame(60)[["time", "load"]]
+    with pytest.raises(ValueError, match=r"calibration_by='series': expected 'series', for a table with an id"):
+        tiny(calibration_by="series").fit(frame, target="load", time="time")
+
+
+def test_few_outcomes_are_warned_of_in_fit_and_wide_levels_in_predict(frame, recwarn):
+    with pytest.warns(UserWarning, match=r"^14 outcomes .* 95 % need at least 19:") as said:
+        forecaster = tiny().fit(frame[:80])
+    assert len(said) == 1
+    recwarn.clear()
+    forecaster.predict()
+    forecaster.backtest(frame[:80])
+    assert not recwarn.list
+    with pytest.warns(UserWarning, match=r"^14 outcomes .* 99 % need at least 99:") as said:
+        ahead = forecaster.predict(level=[80, 99])
+    assert len(said) == 1
+    assert np.isfinite(ahead[["lo-99", "hi-99"]].to_numpy()).all()
+    tiny(calibration=None).fit(frame[:80]).predict(level=99)
+    assert not recwarn.list
+
+
+# ---- command line
+
+
+@pytest.fixture
+def files(frame, tmp_path, run):
+    """In the folder where commands run."""
+    frame[:200].to_csv(tmp_path / "table.csv", index=False)
+    frame[200:].to_csv(tmp_path / "new.csv", index=False)
+    (tmp_path / "settings.toml").write_text(SETTINGS)
+    return run
+
+
+def test_observe_on_the_command_line(files):
+    done = files("fit", "table.csv", "-o", "model", "--config", "settings.toml", "--calibration", "adaptive")
+    assert done.code == 0, done.error
+    before = files("predict", "model").table
+    done = files("observe", "model", "new.csv")
+    assert done.code == 0, done.error
+    assert "forecasts now start after the new rows; calibration learned from 100 forecasts" in done.out
+    after = files("predict", "model").table
+    assert after["ds"].min() > before["ds"].max()
+    width = [(one["hi-95"] - one["lo-95"]).mean() for one in (before, after)]
+    assert width[1] > 1.5 * width[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--calibration platt", "calibration='platt': expected one of None, auto, variance, isotonic, conformal,"),
+        ("--calibration-by shop", "calibration_by='shop': expected 'series', for a table with an id, or one of the"),
+    ],
+)
+def test_bad_calibrations_are_refused(files, arguments, message):
+    done = files("fit", "table.csv", "-o", "model", "--config", "settings.toml", *arguments.split())
+    assert done.code == 1
+    assert message in done.error
+    assert "Traceback" not in done.error
+    assert done.out == ""
+
+
+@pytest.mark.parametrize("name", ["auto", "conformal", "none"])
+def test_observe_needs_an_adaptive_calibration(files, name):
+    done = files("fit", "table.csv", "-o", "model", "--config", "settings.toml", "--calibration", name)
+    assert done.code == 0, done.error
+    done = files("observe", "model", "new.csv")
+    assert done.code == 1
+    given = None if name == "none" else name
+    assert f"calibration={given!r} does not learn from outcomes: fit with calibration='adaptive'" in done.error
+    assert "or use update" in done.error
+    assert "Traceback" not in done.error
