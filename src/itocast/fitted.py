@@ -44,6 +44,9 @@ class Recipe:
     calibration: str | None
     calibration_by: str | None  # "series", or a static column: a correction for each
     seed: int
+    watch: Callable[[Model, Windows, Windows], dict[str, float]] | None = (
+        None  # what to note of each epoch, of both parts
+    )
 
 
 @dataclass
@@ -70,7 +73,9 @@ class Fitted:
         validation = preparation.windows(table, after=cut, numbers=train.numbers).thin(MOST)
         training = _training(recipe, len(train))
         model = recipe.build(train.sizes, seed=recipe.seed)
-        history = fit(model, train, validation, training, recipe.seed, checkpoint)
+        watch = recipe.watch
+        noted = None if watch is None else lambda model: watch(model, train, validation)
+        history = fit(model, train, validation, training, recipe.seed, checkpoint, noted)
         independent = Dependence.none(recipe.horizon, len(table.columns.targets))
         last = context(table, preparation.window + recipe.horizon)
         fitted = cls(recipe, preparation, model, history, None, independent, last, [], cut)
@@ -195,19 +200,19 @@ class Fitted:
         """Write to a folder; see `itocast.storage`."""
         recipe, context = self.recipe, self.context
         categories = {name: column.tolist() for name, column in context.values.items() if column.dtype == object}
+        tensors = {f"model/{name}": tensor for name, tensor in self.model.state_dict().items()}
         settings: dict[str, Any] = {
             "preparation": self.preparation.to_dict(),
             "model": {"kind": _kind(self.model), "config": self.model.config},
             "recipe": {name: getattr(recipe, name) for name in RECIPE},
             "training": dict(recipe.training),
-            "calibrator": self.calibrator.to_dict() if self.calibrator else None,
+            "calibrator": storage.pack(self.calibrator.to_dict(), "calibrator", tensors) if self.calibrator else None,
             "groups": self.groups,
             "held": self.held,
             "outcomes": self.outcomes,
             "history": asdict(self.history),
             "context": {"ids": context.ids.tolist(), "categories": categories},
         }
-        tensors = {f"model/{name}": tensor for name, tensor in self.model.state_dict().items()}
         tensors |= {f"dependence/{name}": tensor for name, tensor in vars(self.dependence).items()}
         arrays = {"starts": context.starts, "times": context.times}
         arrays |= {f"values/{name}": column for name, column in context.values.items() if column.dtype != object}
@@ -225,7 +230,7 @@ class Fitted:
 
     @classmethod
     def _restore(cls, manifest: dict[str, Any], tensors: dict[str, Tensor]) -> Fitted:
-        parts: dict[str, dict[str, Tensor]] = {"model": {}, "dependence": {}, "context": {}}
+        parts: dict[str, dict[str, Tensor]] = {"model": {}, "dependence": {}, "context": {}, "calibrator": {}}
         for name, tensor in tensors.items():
             part, rest = name.split("/", 1)
             parts[part][rest] = tensor
@@ -241,7 +246,7 @@ class Fitted:
         )  # fmt: skip
         calibrator = None
         if recipe.calibration and manifest["calibrator"] is not None:
-            calibrator = CALIBRATORS[recipe.calibration](**manifest["calibrator"])
+            calibrator = CALIBRATORS[recipe.calibration](**storage.unpack(manifest["calibrator"], tensors))
         arrays = {name: tensor.numpy() for name, tensor in parts["context"].items()}
         values = {name.split("/", 1)[1]: array for name, array in arrays.items() if name.startswith("values/")}
         values |= {name: np.array(column, object) for name, column in manifest["context"]["categories"].items()}

@@ -49,6 +49,25 @@ def save(folder: str | Path, settings: dict[str, Any], weights: dict[str, Tensor
     os.replace(folder / NEXT, folder / WEIGHTS)
 
 
+def pack(settings: Any, name: str, weights: dict[str, Tensor]) -> Any:
+    """Settings whose tensors were moved to `weights`, each under the path that leads to it."""
+    if isinstance(settings, Tensor):
+        weights[name] = settings
+        return {"tensor": name}
+    if isinstance(settings, dict):
+        return {key: pack(value, f"{name}/{key}", weights) for key, value in settings.items()}
+    return settings
+
+
+def unpack(settings: Any, weights: dict[str, Tensor]) -> Any:
+    """The settings that `pack` was given."""
+    if not isinstance(settings, dict):
+        return settings
+    if list(settings) == ["tensor"]:
+        return weights[settings["tensor"]]
+    return {key: unpack(value, weights) for key, value in settings.items()}
+
+
 def check_folder(folder: Path) -> None:
     """Refuse what cannot become a folder, so that a run can do so before its work."""
     if folder.exists() and not folder.is_dir():

@@ -59,7 +59,7 @@ class Adaptive:
         return symmetric(forecast, stretched(self.errors, level.cummax(0).values)[:, None])
 
     def to_dict(self) -> dict[str, Any]:
-        return {name: getattr(self, name).tolist() for name in ("errors", "misses", "trust")}
+        return {name: getattr(self, name) for name in ("errors", "misses", "trust")}
 
 
 def _recent(errors: Tensor) -> Tensor:

@@ -31,7 +31,7 @@ class Calibrator(Protocol):
         ...
 
     def to_dict(self) -> dict[str, Any]:
-        """What the constructor takes to make this calibrator again, as plain values for JSON."""
+        """What the constructor takes to make this calibrator again: plain values and tensors."""
         ...
 
 

@@ -46,7 +46,7 @@ class Conformal:
         return symmetric(forecast, factors.movedim(1, 0))
 
     def to_dict(self) -> dict[str, Any]:
-        return {"factors": self.factors.tolist()}
+        return {"factors": self.factors}
 
 
 class ConformalQuantiles:
@@ -81,7 +81,7 @@ class ConformalQuantiles:
         return Tabulated(torch.cat([lower.flip(0)[:-1], law.values[half, None], upper[1:]]), law.epistemic_share)
 
     def to_dict(self) -> dict[str, Any]:
-        return {"moves": self.moves.tolist()}
+        return {"moves": self.moves}
 
 
 def standardised(forecast: Forecast, y: Tensor) -> Tensor:

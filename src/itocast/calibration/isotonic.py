@@ -42,7 +42,7 @@ class Isotonic:
         return Tabulated.of(forecast).moved(self.scores[place].movedim(1, 0))
 
     def to_dict(self) -> dict[str, Any]:
-        return {"scores": self.scores.tolist()}
+        return {"scores": self.scores}
 
 
 def _map(scores: Tensor) -> Tensor:

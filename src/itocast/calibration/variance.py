@@ -46,4 +46,4 @@ class VarianceScaling:
         return forecast.affine(factors, forecast.mean.double() * (1 - factors))
 
     def to_dict(self) -> dict[str, Any]:
-        return {"factors": self.factors.tolist()}
+        return {"factors": self.factors}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,16 +14,14 @@ from matplotlib.ticker import MaxNLocator
 
 from itocast import metrics
 from itocast.data import sources
-from itocast.data.preparation import Preparation
-from itocast.data.reading import read_table
-from itocast.data.table import Columns
 from itocast.data.windows import Windows
+from itocast.forecaster import Forecaster
 from itocast.models import SDEHNN, Model
 from itocast.paper.cells import Cell, Task, stored
 from itocast.paper.outputs import digits, markdown, write_figure, write_table
-from itocast.paper.protocol import VALIDATION, Options, cut, paper_training, rows, settings, short, until
+from itocast.paper.protocol import Options, cut, paper_training, rows, settings, short, until
 from itocast.plots import BLUE, ORANGE
-from itocast.training import fit, predict
+from itocast.training import predict
 
 SOLVERS = {"Euler-Maruyama": 0.0, "with dropout of g": 0.5}  # the probability that a unit of g is masked
 WATCHED = 2000  # windows of each part that are scored after an epoch
@@ -50,33 +49,21 @@ def train(
     """NLL and CWCE of both parts after every epoch, in the model's scale."""
     opened = sources.open_dataset(dataset, data_dir)
     frame, schema = rows(opened, quick)
-    training = paper_training(len(frame), epochs, quick)
-    frame = until(frame, schema, cut(frame, schema))
-    target, data = schema["target"], settings("paper")
-    columns = Columns(
-        id=schema.get("id"), time=schema["time"], targets=(target,) if isinstance(target, str) else tuple(target),
-        past=tuple(schema.get("past", ())),
+    forecaster = Forecaster(
+        1, window=5, data=settings("paper"), model=partial(SDEHNN.paper, dropout=dropout),
+        training=paper_training(len(frame), epochs, quick), calibration=None, seed=seed,
     )  # fmt: skip
-    table = read_table(frame, columns, repeated=data.repeated, gaps=data.gaps)
-    instant = table.cutoff(1 - VALIDATION)
-    prepared = Preparation.fit(table, 1, 5, data, until=instant).meeting(table, instant)
-    parts = {"train": prepared.windows(table, until=instant)}
-    parts["validation"] = prepared.windows(table, after=instant, numbers=parts["train"].numbers)
-    model = SDEHNN.paper(parts["train"].sizes, dropout=dropout, seed=seed)
-    watched = {name: windows.thin(WATCHED) for name, windows in parts.items()}
-    history = fit(
-        model, parts["train"], parts["validation"].thin(4000), training, seed,
-        watch=partial(_watch, parts=watched),
-    )  # fmt: skip
+    forecaster.recipe = replace(forecaster.recipe, watch=_watch)
+    history = forecaster.fit(until(frame, schema, cut(frame, schema)), **schema).fitted.history
     curves = {
         f"{part} {name}": [epoch[f"{part} {name}"] for epoch in history.epochs] for part in PARTS for name in SCORES
     }
     return {"curves": curves, "shown": {name: curve[-1] for name, curve in curves.items()}}
 
 
-def _watch(model: Model, parts: dict[str, Windows]) -> dict[str, float]:
+def _watch(model: Model, train: Windows, validation: Windows) -> dict[str, float]:
     scores: dict[str, float] = {}
-    for name, windows in parts.items():
+    for name, windows in zip(PARTS, (train.thin(WATCHED), validation.thin(WATCHED)), strict=True):
         law = predict(model, windows, paths=16)
         y = windows.batch(slice(None))[1]
         scores[f"{name} NLL"] = float(f"{metrics.nll(law, y):.5g}")
