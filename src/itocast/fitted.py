@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from itocast import storage
+from itocast.abstention import Doubt
 from itocast.calibration import CALIBRATORS, Adaptive, Calibrator
 from itocast.clipped import SUPPORTS, clip
 from itocast.data.preparation import Data, NoWindows, Preparation
@@ -59,6 +60,7 @@ class Fitted:
     context: Table
     groups: list[str]  # that have a correction of their own
     outcomes: int = 0  # of each step and target that the calibrator learned from
+    doubt: Doubt | None = None  # None: saved by a version that had none
 
     @classmethod
     def train(cls, table: Table, recipe: Recipe, checkpoint: str | Path | None = None) -> Fitted:
@@ -72,7 +74,7 @@ class Fitted:
         history = fit(model, train, validation, training, recipe.seed, checkpoint)
         independent = Dependence.none(recipe.horizon, len(table.columns.targets))
         last = context(table, preparation.window + 1)
-        fitted = cls(recipe, preparation, model, history, None, independent, last, [])
+        fitted = cls(recipe, preparation, model, history, None, independent, last, [], doubt=Doubt.of(train))
         fitted.calibrate(validation)
         return fitted
 
@@ -88,12 +90,25 @@ class Fitted:
             self.calibrator = CALIBRATORS[self.recipe.calibration]().fit(law, y, groups)
             law = self.calibrator.apply(law, groups)
         self.dependence = Dependence.fit(law, y)
+        if self.doubt:
+            law = clip(law, self.recipe.support)
+            epistemic = law.epistemic
+            self.doubt = self.doubt.learned(windows, law.aleatoric + epistemic, epistemic)
 
     def law(self, windows: Windows, paths: int | None = None) -> Forecast:
         """The laws of some windows in the table's units, calibrated, and inside the support."""
         law = self._raw(windows, paths)
         law = self.calibrator.apply(law, self._groups(windows)) if self.calibrator else law
         return clip(law, self.recipe.support)
+
+    def doubtful(self, windows: Windows, aleatoric: Tensor, epistemic: Tensor, rate: float) -> Tensor:
+        """Which forecasts not to rely on, (windows, horizon, targets), from both parts of their variance."""
+        if self.doubt is None:
+            raise ValueError(
+                f"abstain={rate:g}: the model was saved by a version that did not learn when to abstain: fit it anew, "
+                "or leave abstain out"
+            )
+        return self.doubt.marks(windows, aleatoric + epistemic, epistemic, rate)
 
     def _raw(self, windows: Windows, paths: int | None = None) -> Forecast:
         """The laws before calibration."""
@@ -153,6 +168,7 @@ class Fitted:
             return History()
         history = self._train_on(train, validation)
         if len(validation) >= ENOUGH:
+            self.doubt = self.doubt.extended(train) if self.doubt else Doubt.of(train)
             self.calibrate(validation)
         return history
 
@@ -183,11 +199,13 @@ class Fitted:
             "calibrator": self.calibrator.to_dict() if self.calibrator else None,
             "groups": self.groups,
             "outcomes": self.outcomes,
+            "doubt": self.doubt.series if self.doubt else [],
             "history": asdict(self.history),
             "context": {"ids": context.ids.tolist(), "categories": categories},
         }
         tensors = {f"model/{name}": tensor for name, tensor in self.model.state_dict().items()}
         tensors |= {f"dependence/{name}": tensor for name, tensor in vars(self.dependence).items()}
+        tensors |= {f"doubt/{name}": tensor for name, tensor in (self.doubt.tensors() if self.doubt else {}).items()}
         arrays = {"starts": context.starts, "times": context.times}
         arrays |= {f"values/{name}": column for name, column in context.values.items() if column.dtype != object}
         tensors |= {f"context/{name}": torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}
@@ -204,7 +222,7 @@ class Fitted:
 
     @classmethod
     def _restore(cls, manifest: dict[str, Any], tensors: dict[str, Tensor]) -> Fitted:
-        parts: dict[str, dict[str, Tensor]] = {"model": {}, "dependence": {}, "context": {}}
+        parts: dict[str, dict[str, Tensor]] = {"model": {}, "dependence": {}, "doubt": {}, "context": {}}
         for name, tensor in tensors.items():
             part, rest = name.split("/", 1)
             parts[part][rest] = tensor
@@ -228,7 +246,8 @@ class Fitted:
         context = Table(preparation.columns, preparation.clock, ids, arrays["starts"], arrays["times"], values)
         history, dependence = History(**manifest["history"]), Dependence(**parts["dependence"])
         groups, outcomes = manifest["groups"], manifest["outcomes"]
-        return cls(recipe, preparation, model.eval(), history, calibrator, dependence, context, groups, outcomes)
+        doubt = Doubt(**parts["doubt"], series=manifest["doubt"]) if parts["doubt"] else None
+        return cls(recipe, preparation, model.eval(), history, calibrator, dependence, context, groups, outcomes, doubt)
 
 
 def _training(recipe: Recipe, rows: int) -> Training:
