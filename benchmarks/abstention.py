@@ -24,6 +24,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from itocast import Forecaster, __version__
+from itocast.abstention import quantiles, surprise
 from itocast.plots import BLUE, GREY, ORANGE
 from itocast.storage import write_bytes
 from practical import load
@@ -70,6 +71,41 @@ def curves(forecaster: Forecaster, frame: pd.DataFrame, cut: pd.Timestamp) -> Cu
             "ideal": np.array([summary(ordered[: keep.sum()]) for keep in kept]),
         }
     return out
+
+
+def candidates(forecaster: Forecaster, frame: pd.DataFrame) -> dict[str, np.ndarray]:
+    """RMSE of the validation forecasts kept at each rate, by what a rule could be made of; `frame` ends with them."""
+    part = 1 - forecaster.recipe.data.validation
+    [(fitted, windows)] = forecaster._tests(forecaster._read(frame)[0], part, 1, refit=False)
+    windows = windows.thin(4000)
+    law, y = fitted.law(windows), windows.actuals()
+    epistemic, variance = law.epistemic.double(), law.variance.double()
+    assert fitted.doubt is not None
+    signals = fitted.doubt.signals(windows, variance, epistemic)
+    joined = {
+        "epistemic share": [epistemic / variance], "distance": [signals[2]],
+        "epistemic share and distance": [epistemic / variance, signals[2]],
+        "epistemic deviation and distance": signals[1:], "deviation": signals[:1], "the rule: all three": signals,
+        "deviation in the target's unit": [variance],
+    }  # fmt: skip
+    known = ~y.isnan()
+    squares = (law.mean - y).square()[known].numpy()
+    out = {}
+    for name, parts in joined.items():
+        doubt = torch.stack([surprise(signal, quantiles(signal)) for signal in parts]).sum(0)[known]
+        order = np.argsort(doubt.numpy(), kind="stable")
+        out[name] = np.array([squares[order[: round((1 - r) * len(order))]].mean() ** 0.5 for r in (0.0, *RATES)])
+    return out
+
+
+def within(forecaster: Forecaster, frame: pd.DataFrame, schema: dict[str, Any], cut: pd.Timestamp) -> list[str]:
+    """For each series: how much is marked at 10 %, and the RMSE of all test forecasts and of those kept."""
+    test = forecaster.backtest(frame, start=cut, level=(), abstain=0.1).dropna(subset="y")
+    lines = [f"| {schema['id']} | marked | RMSE of all | RMSE kept |", "|---|---:|---:|---:|"]
+    for name, part in test.assign(square=(test["mean"] - test["y"]) ** 2).groupby(schema["id"]):
+        every, kept = (rows["square"].mean() ** 0.5 for rows in (part, part[~part["abstain"]]))
+        lines.append(f"| {name} | {100 * part['abstain'].mean():.1f} % | {every:.2f} | {kept:.2f} |")
+    return [*lines, ""]
 
 
 def strange(forecaster: Forecaster, frame: pd.DataFrame, schema: dict[str, Any], cut: pd.Timestamp) -> list[float]:
@@ -160,13 +196,22 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     results: dict[str, Curves] = {}
-    lines, bars, odd, costs = [], [], {}, []
+    lines, bars, odd, costs, compared = [], [], {}, [], []
     for name in UNITS:
         forecaster, frame, schema, cut = fit(name, arguments.data_dir)
         results[name] = curves(forecaster, frame, cut)
         print(name, results[name], file=sys.stderr, flush=True)
         lines += table(name, results[name])
         bars += falls(name, results[name])
+        if "id" in schema:
+            lines += [
+                f"{name} at a rate of 10 %, within each {schema['id']}:",
+                "",
+                *within(forecaster, frame, schema, cut),
+            ]
+        fitting = frame[pd.to_datetime(frame[schema["time"]]) <= cut]
+        for what, kept in candidates(forecaster, fitting).items():
+            compared.append(f"| {name} | {what} | {' | '.join(f'{value:.1f}' for value in kept)} |")
         odd[name] = strange(forecaster, frame, schema, cut)
         without, with_marks, size = cost(forecaster, frame, cut)
         costs.append(
@@ -177,6 +222,9 @@ def main() -> None:
     lines += [f"|---|{'---:|' * len(odd)}"]
     for i, change in enumerate(STRANGE):
         lines.append(f"| {change} | {' | '.join(f'{100 * shares[i]:.1f} %' for shares in odd.values())} |")
+    rates = " | ".join(f"{100 * rate:g} %" for rate in (0, *RATES))
+    lines += ["", "RMSE of the validation forecasts kept, by what is abstained by:", ""]
+    lines += [f"| data | by | {rates} |", f"|---|---|{'---:|' * (1 + len(RATES))}", *compared]
     text = "\n".join([*lines, "", *costs, "", *bars])
     head = (
         f"# Abstention\n\nMade by `python benchmarks/abstention.py --data-dir DATA` with itocast {__version__}, torch "

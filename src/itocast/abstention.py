@@ -85,13 +85,13 @@ class Doubt:
                 own[str(windows.numbers.labels["series"][one])] = _median(rows.flatten(0, 1)).float()
         table = torch.stack(list(own.values())) if own else EMPTY
         self = replace(self, usual=usual.float(), own=table, series=list(own))
-        signals = self._signals(windows, variance, epistemic)
-        self = replace(self, ladders=torch.stack([_quantiles(signal) for signal in signals]))
-        return replace(self, doubts=_quantiles(self._sum(signals)))
+        signals = self.signals(windows, variance, epistemic)
+        self = replace(self, ladders=torch.stack([quantiles(signal) for signal in signals]))
+        return replace(self, doubts=quantiles(self._sum(signals)))
 
     def score(self, windows: Windows, variance: Tensor, epistemic: Tensor) -> Tensor:
         """The doubt of each forecast, (rows, horizon, targets), from its variance and the epistemic part of that."""
-        return self._sum(self._signals(windows, variance, epistemic))
+        return self._sum(self.signals(windows, variance, epistemic))
 
     def marks(self, windows: Windows, variance: Tensor, epistemic: Tensor, rate: float) -> Tensor:
         """Which forecasts not to rely on, (rows, horizon, targets): a share `rate` of those like validation's."""
@@ -112,14 +112,14 @@ class Doubt:
         """All but the names of series, to be saved."""
         return {name: value for name, value in vars(self).items() if name != "series"}
 
-    def _signals(self, windows: Windows, variance: Tensor, epistemic: Tensor) -> list[Tensor]:
+    def signals(self, windows: Windows, variance: Tensor, epistemic: Tensor) -> list[Tensor]:
         """Deviation, epistemic deviation and distance, each (rows, horizon, targets)."""
         unit = _scale(windows) * self.usual * self._own(windows)
         deviations = [part.double().clamp(min=0).sqrt() / unit for part in (variance, epistemic)]
         return [*deviations, self.distance(windows).double()[:, None, None].expand_as(unit)]
 
     def _sum(self, signals: list[Tensor]) -> Tensor:
-        return torch.stack([_surprise(*pair) for pair in zip(signals, self.ladders, strict=True)]).sum(0)
+        return torch.stack([surprise(*pair) for pair in zip(signals, self.ladders, strict=True)]).sum(0)
 
     def _own(self, windows: Windows) -> Tensor:
         """How many times larger than usual the deviation of each row's series is, (rows, 1, targets)."""
@@ -164,12 +164,12 @@ def _median(values: Tensor) -> Tensor:
     return torch.where(middle > 1e-9, middle, torch.where(mean > 1e-9, mean, 1.0))
 
 
-def _quantiles(values: Tensor) -> Tensor:
+def quantiles(values: Tensor) -> Tensor:
     """Evenly spaced quantiles, from the smallest value to the largest."""
     return values.double().flatten().quantile(torch.linspace(0, 1, STEPS, dtype=torch.float64)).float()
 
 
-def _surprise(values: Tensor, ladder: Tensor) -> Tensor:
+def surprise(values: Tensor, ladder: Tensor) -> Tensor:
     """-log of the share of a ladder that is as large; beyond its top it grows in proportion."""
     ladder = ladder.double()
     below = torch.searchsorted(ladder, values.contiguous())
