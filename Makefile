@@ -23,6 +23,7 @@ bench-core: .venv/installed
 
 bench-forecaster: .venv/installed
 	$(BIN)/python benchmarks/practical.py --data-dir $(DATA)
+	$(BIN)/python benchmarks/abstention.py --data-dir $(DATA)
 	$(BIN)/python benchmarks/scale.py
 	$(BIN)/python benchmarks/uci.py --data-dir $(DATA)/uci
 	$(BIN)/python benchmarks/digits.py

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -53,6 +54,20 @@ def probabilities(argument: str, values: Any) -> list[float]:
     if not all(0 < value < 1 for value in numbers):
         raise ValueError(f"{argument}={values!r}: expected numbers above 0 and below 1")
     return numbers
+
+
+def share(argument: str, value: Any) -> float:
+    """A share of forecasts.
+
+    >>> share("abstain", 5)
+    Traceback (most recent call last):
+    ValueError: abstain=5: expected a share of forecasts above 0 and below 1, such as 0.05; None marks nothing
+    """
+    if not isinstance(value, Real) or not 0 < float(value) < 1:
+        raise ValueError(
+            f"{argument}={value!r}: expected a share of forecasts above 0 and below 1, such as 0.05; None marks nothing"
+        )
+    return float(value)
 
 
 def _numbers(argument: str, values: Any) -> list[float]:

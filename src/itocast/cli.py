@@ -26,6 +26,7 @@ Start = Annotated[str, typer.Option(help="What comes after it is forecast: a sha
 Step = Annotated[int, typer.Option(min=1, help="Rows from one cutoff to the next.")]
 Refit = Annotated[int, typer.Option(min=0, help="Fit anew after so many cutoffs; 0: never.")]
 Dataset = Annotated[str, typer.Argument(help="A name of datasets list, or name=file, a path from the data folder.")]
+Abstain = Annotated[float | None, typer.Option(help="Mark so large a share of forecasts, such as 0.05, in a column.")]
 DataDir = Annotated[Path | None, typer.Option(help="Folder with files of datasets; then comes the cache.")]
 Calibration = Annotated[
     str | None, typer.Option(help="auto, variance, isotonic, conformal, conformal_quantiles, adaptive or none.")
@@ -120,6 +121,7 @@ def predict(
     quantiles: Quantiles = "",
     paths: Annotated[int | None, typer.Option(min=1, help="Sampled courses instead of bounds.")] = None,
     future: Annotated[str | None, typer.Option(help="Table of the covariates that are known ahead.")] = None,
+    abstain: Abstain = None,
     threads: Threads = 1,
 ) -> None:
     """Forecast the steps after the end of each series."""
@@ -130,14 +132,14 @@ def predict(
     forecaster = _load(model)
     frame = None if data is None else _frame(data)
     ahead = None if future is None else _frame(future)
-    forecast = forecaster.predict(frame, _numbers("level", level), _numbers("quantiles", quantiles), paths, ahead)
-    frames.write(forecast, output)
+    levels, probabilities = _numbers("level", level), _numbers("quantiles", quantiles)
+    frames.write(forecaster.predict(frame, levels, probabilities, paths, ahead, abstain), output)
 
 
 @app.command()
 def backtest(
     model: Model, data: Source, output: Output = "-", start: Start = "0.8", step: Step = 1, refit: Refit = 0,
-    level: Levels = "80,95", quantiles: Quantiles = "", threads: Threads = 1,
+    level: Levels = "80,95", quantiles: Quantiles = "", abstain: Abstain = None, threads: Threads = 1,
 ) -> None:  # fmt: skip
     """Forecast from every cutoff of the newest rows, beside what happened."""
     from itocast.data import frames
@@ -145,7 +147,8 @@ def backtest(
     _use(threads)
     frames.check_name(output)
     levels, probabilities = _numbers("level", level), _numbers("quantiles", quantiles)
-    frames.write(_load(model).backtest(_frame(data), _start(start), step, refit, levels, probabilities), output)
+    forecaster = _load(model)
+    frames.write(forecaster.backtest(_frame(data), _start(start), step, refit, levels, probabilities, abstain), output)
 
 
 @app.command()

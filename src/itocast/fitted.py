@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from itocast import storage
+from itocast.abstention import Doubt
 from itocast.calibration import CALIBRATORS, Adaptive, Auto, Calibrator
 from itocast.clipped import SUPPORTS, clip
 from itocast.data.preparation import Data, NoWindows, Preparation
@@ -28,6 +29,7 @@ Build = Callable[..., Model]
 MOST = 4000  # windows that early stopping and calibration look at, evenly spaced
 CELLS = 24_000  # forecasts of one step and target that calibration looks at: what fits into memory
 RECIPE = ("window", "support", "calibration", "calibration_by", "seed")  # what is written of a recipe as it is
+FRESH = 2000  # forecasts that calibration looks back at, even where that is more than half of those held out
 ENOUGH = 50  # new windows without which an update leaves the calibration as it is
 
 
@@ -60,6 +62,7 @@ class Fitted:
     calibrator: Calibrator | None
     dependence: Dependence
     context: Table
+    doubt: Doubt
     groups: list[str]  # that have a correction of their own
     held: int  # the instant after which rows were held out from training
     outcomes: int = 0  # of each step and target that the calibrator learned from
@@ -78,15 +81,18 @@ class Fitted:
         history = fit(model, train, validation, training, recipe.seed, checkpoint, noted)
         independent = Dependence.none(recipe.horizon, len(table.columns.targets))
         last = context(table, preparation.window + recipe.horizon)
-        fitted = cls(recipe, preparation, model, history, None, independent, last, [], cut)
-        fitted.calibrate(validation, table.times)
+        fitted = cls(recipe, preparation, model, history, None, independent, last, Doubt.of(train), [], cut)
+        fitted.calibrate(preparation.windows(table, after=cut, numbers=train.numbers), table.times)
         return fitted
 
     def calibrate(self, windows: Windows, times: np.ndarray) -> None:
-        """Learn from forecasts that were not trained on how to correct later ones and how their steps move together."""
+        """Learn from forecasts that were not trained on how to correct later ones and how their steps move together.
+
+        The newer half of them counts, if that is enough: the world moves on.
+        """
         self.calibrator = None
         most = max(ENOUGH, CELLS // (windows.horizon * len(self.preparation.columns.targets)))
-        windows = windows.thin(most).by_time(times)
+        windows = windows.by_time(times).last(max(len(windows) // 2, FRESH)).thin(most)
         law, y = self.raw(windows), windows.actuals()
         self.outcomes = int((~y.isnan()).sum(0).min())
         if self.recipe.calibration:
@@ -95,10 +101,12 @@ class Fitted:
             self.calibrator = CALIBRATORS[self.recipe.calibration]().fit(law, y, groups)
             law = self.calibrator.apply(law, groups)
         self.dependence = Dependence.fit(law, y)
+        law = clip(law, self.recipe.support)
+        self.doubt = self.doubt.learned(windows, law.variance, law.epistemic)
 
     def recalibrate(self, table: Table, calibration: str | None, by: str | None) -> None:
         """Another calibration, learned from the rows that training held out and all later ones; weights stay."""
-        windows = self.preparation.meeting(table, self.held).windows(table, after=self.held).thin(MOST)
+        windows = self.preparation.meeting(table, self.held).windows(table, after=self.held)
         self.recipe = replace(self.recipe, calibration=calibration, calibration_by=by)
         self.calibrate(windows, table.times)
 
@@ -172,7 +180,8 @@ class Fitted:
         self.held = cut
         history = self._train_on(train, validation)
         if len(validation) >= ENOUGH:
-            self.calibrate(validation, table.times)
+            self.doubt = self.doubt.extended(train)
+            self.calibrate(preparation.windows(table, after=cut, numbers=train.numbers), table.times)
         return history
 
     def _train_on(self, train: Windows, validation: Windows) -> History:
@@ -210,10 +219,12 @@ class Fitted:
             "groups": self.groups,
             "held": self.held,
             "outcomes": self.outcomes,
+            "doubt": self.doubt.series,
             "history": asdict(self.history),
             "context": {"ids": context.ids.tolist(), "categories": categories},
         }
         tensors |= {f"dependence/{name}": tensor for name, tensor in vars(self.dependence).items()}
+        tensors |= {f"doubt/{name}": tensor for name, tensor in self.doubt.tensors().items()}
         arrays = {"starts": context.starts, "times": context.times}
         arrays |= {f"values/{name}": column for name, column in context.values.items() if column.dtype != object}
         tensors |= {f"context/{name}": torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}
@@ -230,7 +241,9 @@ class Fitted:
 
     @classmethod
     def _restore(cls, manifest: dict[str, Any], tensors: dict[str, Tensor]) -> Fitted:
-        parts: dict[str, dict[str, Tensor]] = {"model": {}, "dependence": {}, "context": {}, "calibrator": {}}
+        parts: dict[str, dict[str, Tensor]] = {
+            name: {} for name in ("model", "dependence", "doubt", "context", "calibrator")
+        }
         for name, tensor in tensors.items():
             part, rest = name.split("/", 1)
             parts[part][rest] = tensor
@@ -253,8 +266,9 @@ class Fitted:
         ids = np.array(manifest["context"]["ids"], object)
         context = Table(preparation.columns, preparation.clock, ids, arrays["starts"], arrays["times"], values)
         history, dependence = History(**manifest["history"]), Dependence(**parts["dependence"])
+        doubt = Doubt(**parts["doubt"], series=manifest["doubt"])
         last = {name: manifest[name] for name in ("groups", "held", "outcomes")}
-        return cls(recipe, preparation, model.eval(), history, calibrator, dependence, context, **last)
+        return cls(recipe, preparation, model.eval(), history, calibrator, dependence, context, doubt, **last)
 
 
 def _training(recipe: Recipe, rows: int) -> Training:

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from itocast import metrics, results
-from itocast.arguments import choice, column_names, percentages, probabilities, whole
+from itocast.arguments import choice, column_names, percentages, probabilities, share, whole
 from itocast.calibration import CALIBRATORS
 from itocast.calibration.base import warn_of_few
 from itocast.clipped import SUPPORTS
@@ -130,7 +131,7 @@ class Forecaster:
 
     def predict(
         self, df: Any = None, level: float | Sequence[float] = (80, 95), quantiles: float | Sequence[float] = (),
-        paths: int | None = None, future: Any = None,
+        paths: int | None = None, future: Any = None, abstain: float | None = None,
     ) -> Any:  # fmt: skip
         """Forecasts of the steps after the end of each series, of the training table or of another one.
 
@@ -138,15 +139,18 @@ class Forecaster:
         as lo-L and hi-L, each of `quantiles` as q-P, and the standard deviations of both parts of the uncertainty.
         With `paths`, instead of all that, so many sampled courses, whose steps hang together as they did in validation:
         columns `path` and `y`. `future` holds the covariates that are known ahead, or they stand in rows of `df` that
-        have no target yet.
+        have no target yet. With `abstain`, a share such as 0.05, a column `abstain` marks the forecasts not to rely on:
+        about so many if all is as it was in validation, more if inputs are strange. Their numbers stay.
         """
         levels, shares = self._levels(level), probabilities("quantiles", quantiles)
+        rate = None if abstain is None else share("abstain", abstain)
         windows, table = self._ahead(df, future)
         columns = results.index(table, windows)
         if paths is None:
             columns |= results.summary(_laws(self.fitted, windows), levels, shares)
+            columns |= _marks(self.fitted, windows, columns, rate)
         else:
-            columns = self._paths(windows, columns, paths)
+            columns = self._paths(windows, columns, paths, rate)
         kind = frames.kind_of(df) if df is not None else self._kind or frames.kind_of(future)
         return frames.build(columns, kind, table.clock, (self._time,))
 
@@ -157,18 +161,21 @@ class Forecaster:
     def backtest(
         self, df: Any, start: Any = 0.8, step: int = 1, refit: bool | int = False,
         level: float | Sequence[float] = (80, 95), quantiles: float | Sequence[float] = (),
+        abstain: float | None = None,
     ) -> Any:  # fmt: skip
         """Forecasts from every `step`-th row after `start`, from true lags, beside what happened.
 
         `start` is a share of the rows or a time: all that comes after it is forecast. With `refit` everything is fitted
         anew on the rows up to a cutoff, at each (True) or at every so many of them. Adds the columns cutoff, step and y
-        to those of `predict`.
+        to those of `predict`; `abstain` is as there.
         """
         levels, shares = self._levels(level), probabilities("quantiles", quantiles)
+        rate = None if abstain is None else share("abstain", abstain)
         table = self._read(df)[0]
         parts = []
         for fitted, windows in self._tests(table, start, step, refit):
             summary = results.summary(_laws(fitted, windows), levels, shares)
+            summary |= _marks(fitted, windows, summary, rate)
             parts.append(results.index(table, windows) | results.outcome(table, windows) | summary)
         columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         return frames.build(columns, frames.kind_of(df), table.clock, (self._time, "cutoff"))
@@ -321,11 +328,15 @@ class Forecaster:
             windows = fitted.preparation.meeting(table, int(chunk[0])).windows(table, after=begin).every(step)
             yield fitted, windows.only(np.isin(table.times[windows.origins.numpy()], chunk))
 
-    def _paths(self, windows: Windows, columns: results.Frame, paths: int) -> results.Frame:
-        paths = whole("paths", paths)
-        draws = self.fitted.dependence.sample(self.fitted.law(windows), paths, self.recipe.seed).reshape(paths, -1)
+    def _paths(self, windows: Windows, columns: results.Frame, paths: int, rate: float | None = None) -> results.Frame:
+        paths, law = whole("paths", paths), self.fitted.law(windows)
+        draws = self.fitted.dependence.sample(law, paths, self.recipe.seed).reshape(paths, -1)
         repeated = {name: np.tile(values, paths) for name, values in columns.items()}
-        return repeated | {"path": np.repeat(np.arange(paths), draws.shape[1]), "y": draws.reshape(-1).numpy()}
+        repeated |= {"path": np.repeat(np.arange(paths), draws.shape[1]), "y": draws.reshape(-1).numpy()}
+        if rate is not None:  # each course has the marks of the forecasts that it was drawn from
+            marks = self.fitted.doubt.marks(windows, law.variance, law.epistemic, rate)
+            repeated["abstain"] = np.tile(marks.reshape(-1).numpy(), paths)
+        return repeated
 
 
 def _check_groups(by: str | None, columns: Columns) -> None:
@@ -341,6 +352,15 @@ def _laws(fitted: Fitted, windows: Windows) -> Iterator[Forecast]:
     """The laws of some windows, a few rows at a time."""
     for part in windows.chunks(_rows(windows)):
         yield fitted.law(part)
+
+
+def _marks(fitted: Fitted, windows: Windows, columns: results.Frame, rate: float | None) -> results.Frame:
+    """The column `abstain`, if it is wanted, from the deviations in a summary of all windows."""
+    if rate is None:
+        return {}
+    shape = (len(windows), windows.horizon, windows.numbers.y.shape[1])
+    aleatoric, epistemic = (torch.from_numpy(columns[n]).square().reshape(shape) for n in ("aleatoric", "epistemic"))
+    return {"abstain": fitted.doubt.marks(windows, aleatoric + epistemic, epistemic, rate).reshape(-1).numpy()}
 
 
 def _rows(windows: Windows) -> int:

@@ -14,7 +14,7 @@ from itocast.forecast import Forecast, central
 from itocast.metrics import METRICS, Scored
 
 Frame = dict[str, np.ndarray]
-NAMES = ("mean", "median", "aleatoric", "epistemic", "cutoff", "step", "y", "path", "target")
+NAMES = ("mean", "median", "aleatoric", "epistemic", "cutoff", "step", "y", "path", "target", "abstain")
 
 
 def is_reserved(name: str) -> bool:

@@ -78,6 +78,10 @@ class Windows:
         order = np.argsort(times[self.origins.numpy()], kind="stable")
         return replace(self, origins=self.origins[torch.from_numpy(order)])
 
+    def last(self, count: int) -> Windows:
+        """At most so many of the windows, from the end."""
+        return replace(self, origins=self.origins[-count:])
+
     def every(self, step: int) -> Windows:
         """Every so many-th window of each series, from its first."""
         series = self.numbers.series[self.origins]  # ascending
