@@ -12,9 +12,9 @@ from itocast.doctor.evidence import Evidence, between, stretch
 
 CHANCE = 0.001  # that noise alone makes a factor, or a test of all, look at fault
 FEW = 30  # forecasts without which a part is not judged
-MISSED = 0.06  # by which the coverage of 80 % intervals must differ to matter
+MISSED = 0.08  # by which the coverage of 80 % intervals must differ to matter
 LEANING = 0.10  # by which the share of outcomes above the median must differ
-SHIFT, SPREAD, TAIL = 0.1, 0.08, 2.0  # deviations, log of a factor, times too many beyond 99 %
+SHIFT, SPREAD, TAIL = 0.15, 0.08, 2.0  # deviations, log of a factor, times too many beyond 99 %
 
 
 @dataclass(frozen=True)
