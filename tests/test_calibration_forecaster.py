@@ -48,6 +48,41 @@ def test_every_calibration_is_saved_and_loaded(frame, tmp_path, name):
     assert (ahead["lo-95"] < ahead["lo-80"]).all()
 
 
+def test_an_exchanged_calibration_is_that_of_a_fit_with_it(frame):
+    later = tiny(calibration=None).fit(frame[:200])
+    plain = later.predict()[BOUNDS]
+    later.calibrate(frame[:200], "conformal")
+    pd.testing.assert_frame_equal(
+        later.predict()[BOUNDS], tiny(calibration="conformal").fit(frame[:200]).predict()[BOUNDS]
+    )
+    assert later.recipe.calibration == later.fitted.calibration == "conformal"
+    later.calibrate(frame[:200], None)
+    pd.testing.assert_frame_equal(later.predict()[BOUNDS], plain)
+    later.calibrate(frame[:200])
+    assert "CRPS / CWCE" in later.fitted.calibration
+
+
+def test_what_cannot_be_calibrated_is_refused(frame):
+    forecaster = tiny().fit(frame[:200])
+    with pytest.raises(ValueError, match="calibration='luck': expected"):
+        forecaster.calibrate(frame, "luck")
+    with pytest.raises(ValueError, match="calibration_by='series': expected"):
+        forecaster.calibrate(frame, "auto", "series")
+    with pytest.raises(ValueError, match=r"no forecasts to learn from after .* pass the rows that training held out"):
+        forecaster.calibrate(frame[:100])
+
+
+def test_the_newer_half_counts(monkeypatch):
+    """Noise was large and became small: corrections are those of the small one."""
+    noise = np.random.default_rng(0).standard_normal(3000) * np.where(np.arange(3000) < 2600, 5, 0.5)
+    table = pd.DataFrame({"ds": pd.date_range("2024-01-01", periods=3000, freq="h"), "y": noise})
+    monkeypatch.setattr("itocast.fitted.FRESH", 100)
+    forecaster = tiny(horizon=1, calibration="conformal", data={"validation": 0.25, "local": False}).fit(table)
+    low, high = forecaster.predict(level=90)[["lo-90", "hi-90"]].to_numpy()[0]
+    assert forecaster.fitted.outcomes == 375  # from row 2625 on
+    assert 1 < high - low < 4  # 1.6 is right for the small noise, 16 for the large
+
+
 def test_observing_goes_on_after_loading(adaptive, frame, tmp_path):
     adaptive.observe(frame[200:230])
     adaptive.save(tmp_path)

@@ -26,7 +26,7 @@ from itocast.models import MODELS, Model
 from itocast.training import History, Training, fit, nll, predict
 
 Build = Callable[..., Model]
-MOST = 4000  # windows that early stopping and calibration look at, evenly spaced
+MOST = 4000  # windows that early stopping looks at, evenly spaced
 CELLS = 24_000  # forecasts of one step and target that calibration looks at: what fits into memory
 RECIPE = ("window", "support", "calibration", "calibration_by", "seed")  # what is written of a recipe as it is
 FRESH = 2000  # forecasts that calibration looks back at, even where that is more than half of those held out
@@ -46,9 +46,7 @@ class Recipe:
     calibration: str | None
     calibration_by: str | None  # "series", or a static column: a correction for each
     seed: int
-    watch: Callable[[Model, Windows, Windows], dict[str, float]] | None = (
-        None  # what to note of each epoch, of both parts
-    )
+    watch: Callable[[Model, Windows, Windows], dict[str, float]] | None = None  # notes of each epoch, on both parts
 
 
 @dataclass
@@ -73,7 +71,8 @@ class Fitted:
         cut = table.cutoff(1 - recipe.data.validation)
         preparation = Preparation.fit(table, recipe.horizon, recipe.window, recipe.data, until=cut).meeting(table, cut)
         train = preparation.windows(table, until=cut)
-        validation = preparation.windows(table, after=cut, numbers=train.numbers).thin(MOST)
+        later = preparation.windows(table, after=cut, numbers=train.numbers)
+        validation = later.thin(MOST)
         training = _training(recipe, len(train))
         model = recipe.build(train.sizes, seed=recipe.seed)
         watch = recipe.watch
@@ -82,7 +81,7 @@ class Fitted:
         independent = Dependence.none(recipe.horizon, len(table.columns.targets))
         last = context(table, preparation.window + recipe.horizon)
         fitted = cls(recipe, preparation, model, history, None, independent, last, Doubt.of(train), [], cut)
-        fitted.calibrate(preparation.windows(table, after=cut, numbers=train.numbers), table.times)
+        fitted.calibrate(later, table.times)
         return fitted
 
     def calibrate(self, windows: Windows, times: np.ndarray) -> None:
@@ -106,7 +105,14 @@ class Fitted:
 
     def recalibrate(self, table: Table, calibration: str | None, by: str | None) -> None:
         """Another calibration, learned from the rows that training held out and all later ones; weights stay."""
-        windows = self.preparation.meeting(table, self.held).windows(table, after=self.held)
+        try:
+            windows = self.preparation.meeting(table, self.held).windows(table, after=self.held)
+        except NoWindows:
+            end = table.clock.index(np.array([self.held]))[0]
+            raise ValueError(
+                f"the table has no forecasts to learn from after {end}, up to which the model was trained: pass the "
+                "rows that training held out, or newer ones"
+            ) from None
         self.recipe = replace(self.recipe, calibration=calibration, calibration_by=by)
         self.calibrate(windows, table.times)
 
@@ -174,14 +180,14 @@ class Fitted:
         self.context = context(table, preparation.window + self.recipe.horizon)
         try:
             train = preparation.windows(table, after=begin, until=cut)
-            validation = preparation.windows(table, after=cut, numbers=train.numbers).thin(MOST)
+            later = preparation.windows(table, after=cut, numbers=train.numbers)
         except NoWindows:
             return History()
         self.held = cut
-        history = self._train_on(train, validation)
-        if len(validation) >= ENOUGH:
+        history = self._train_on(train, later.thin(MOST))
+        if len(later) >= ENOUGH:
             self.doubt = self.doubt.extended(train)
-            self.calibrate(preparation.windows(table, after=cut, numbers=train.numbers), table.times)
+            self.calibrate(later, table.times)
         return history
 
     def _train_on(self, train: Windows, validation: Windows) -> History:
