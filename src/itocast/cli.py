@@ -173,8 +173,11 @@ def doctor(
     """Say where intervals fail, and which setting addresses it."""
     from json import dumps
 
+    from rich.console import Console
+
     _use(threads)
-    diagnosis = _load(model).diagnose(_frame(data), None if start is None else _start(start))
+    with Console(stderr=True).status("Forecasting, and trying what would help"):
+        diagnosis = _load(model).diagnose(_frame(data), None if start is None else _start(start))
     print(dumps(diagnosis.to_dict(), indent=1) if json else diagnosis)
 
 
