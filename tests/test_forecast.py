@@ -625,3 +625,17 @@ def test_rows_by_position():
     with pytest.raises(IndexError, match="row 99: there are"):
         law[99]
     assert law.interval(np.int64(90))[0].shape == law.shape
+
+
+def test_tables_of_quantiles_are_right_where_laws_are_peaked():
+    generator = torch.Generator().manual_seed(0)
+    means = torch.randn(4, 50, 1, 1, 5, generator=generator, dtype=torch.float64)
+    variances = 10 ** (
+        4 * torch.rand(means.shape, generator=generator, dtype=torch.float64) - 4
+    )  # deviations 0.01 to 1
+    weights = torch.rand(means.shape, generator=generator, dtype=torch.float64)
+    law = Forecast(means, variances, weights / weights.sum(-1, keepdim=True))
+    levels = torch.arange(1, 200, dtype=torch.float64) / 200
+    wrong = (law.cdf(law.tabulate(levels)) - levels.reshape(-1, 1, 1, 1)).abs()
+    assert wrong.max() < 0.01
+    assert wrong.mean() < 1e-4

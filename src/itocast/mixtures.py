@@ -27,12 +27,16 @@ def quantile(levels: Tensor, means: Tensor, deviations: Tensor, weights: Tensor,
 
     A mixture's quantile lies between the smallest and the largest quantile of its components, which gives the first
     brackets. Newton steps that leave their bracket are replaced by halving it. What is solved drops out. Unless the
-    solution is to be exact, the table alone must do, which is finer then.
+    solution is to be exact, the table alone must do: it is made anew twice, each time where the last one says that the
+    levels are, and is nearly right on peaked laws too.
     """
     mixture = (means, deviations, weights)
     low, high = (means[:, None, :] + deviations[:, None, :] * torch.special.ndtri(levels)[:, None]).aminmax(dim=-1)
-    nodes = torch.linspace(0, 1, 64 if exact else 160, dtype=torch.float64)
-    grid = low[:, :1] + (high[:, -1:] - low[:, :1]) * nodes
+    ends = low[:, :1], high[:, -1:]
+    grid = ends[0] + (ends[1] - ends[0]) * torch.linspace(0, 1, 64, dtype=torch.float64)
+    for _ in range(0 if exact else 2):
+        y, _, _ = _look_up(levels[::2], grid, *cdf_and_density(grid, *mixture))
+        grid = torch.cat([ends[0], y.clamp(*ends), ends[1]], 1).sort(dim=1).values
     y, left, right = _look_up(levels, grid, *cdf_and_density(grid, *mixture))
     low, high = torch.maximum(low, left), torch.minimum(high, right)
     y, level = y.clamp(low, high), levels.expand_as(y)
