@@ -31,7 +31,10 @@ METHODS = {  # in the order of Table 1
     "sde_net": "SDE-Net",
     "sde_hnn": "SDE-HNN",
 }
-FORMS = {"paper": "the paper's architecture and training", "itocast": "itocast's defaults"}
+FORMS = {
+    "paper": "the paper's architecture and training",
+    "itocast": "itocast's encoder, scaling, schedule and variance scaling",
+}
 NEEDS = {"deep_gp": ("gpytorch", "dgp")}  # a package, and the extra that brings it
 COLUMNS = {"gaps": "keep", "repeated": "keep", "calendar": False, "elapsed": False, "identity": False}  # five lags
 BATCH = 64

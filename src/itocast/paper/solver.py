@@ -113,6 +113,6 @@ def write(folder: Path) -> None:
         lines.append([f"{solver}, last epoch", *(digits(values[name][-1]) for name in names)])
         best = int(values["validation NLL"].argmin())
         lines.append([f"{solver}, epoch {best + 1}, of the best NLL", *(digits(values[name][best]) for name in names)])
-    heads = [f"means of {len(runs) // len(SOLVERS)} trials", *names]
+    heads = [f"means over the trials: {len(runs) // len(SOLVERS)}", *names]
     write_table(folder, "solver", pd.concat(frames, ignore_index=True), markdown(heads, lines))
     write_figure(folder, "solver", figure(curves, dataset))
