@@ -401,7 +401,7 @@ def test_solver_has_the_mean_curve_of_each(tmp_path):
     assert frame["Euler-Maruyama"].tolist() == [4, 2, 4]
     assert frame["with dropout of g"].tolist() == [2, 2, 1]
     text = (tmp_path / "solver.md").read_text()
-    assert "means of 2 trials" in text
+    assert "means over the trials: 2" in text
     assert "| Euler-Maruyama, last epoch | 4.00 | 4.00 | 4.00 | 4.00 |" in text
     assert "| Euler-Maruyama, epoch 2, of the best NLL | 2.00 | 2.00 | 2.00 | 2.00 |" in text
     assert (tmp_path / "solver.png").read_bytes().startswith(PNG)
