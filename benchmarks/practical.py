@@ -87,11 +87,11 @@ def main() -> None:
             lines.append(f"| {name} | {way} | {' | '.join(format(row[key], form) for key, form in SHOWN.items())} |")
         held += bars(name, scores)
     text = "\n".join(
-        [*lines, "", f"Means of {arguments.seeds} seeds; processor seconds to fit and calibrate.", "", *held]
+        [*lines, "", f"Means over the seeds: {arguments.seeds}; processor seconds to fit and calibrate.", "", *held]
     )
     head = (
-        f"# Practical protocol\n\nMade by `python benchmarks/practical.py --data-dir DATA` with itocast {__version__}, "
-        f"torch {torch.__version__}, Python {platform.python_version()}, one thread. Scores of the test part in "
+        "# Practical protocol\n\nMade by `python benchmarks/practical.py --data-dir DATA --seeds "
+        f"{arguments.seeds}` with itocast {__version__}, torch {torch.__version__}, Python {platform.python_version()}, one thread. Scores of the test part in "
         "vehicles and pickups per hour.\n\n"
     )
     write_bytes(RESULTS / "practical.md", f"{head}{text}\n".encode())
