@@ -89,10 +89,10 @@ def main() -> None:
     text = "\n".join(
         [*lines, "", f"Means over the seeds: {arguments.seeds}; processor seconds to fit and calibrate.", "", *held]
     )
+    command = f"python benchmarks/practical.py --data-dir DATA --seeds {arguments.seeds}"
     head = (
-        "# Practical protocol\n\nMade by `python benchmarks/practical.py --data-dir DATA --seeds "
-        f"{arguments.seeds}` with itocast {__version__}, torch {torch.__version__}, Python {platform.python_version()}, one thread. Scores of the test part in "
-        "vehicles and pickups per hour.\n\n"
+        f"# Practical protocol\n\nMade by `{command}` with itocast {__version__}, torch {torch.__version__}, Python "
+        f"{platform.python_version()}, one thread. Scores of the test part in vehicles and pickups per hour.\n\n"
     )
     write_bytes(RESULTS / "practical.md", f"{head}{text}\n".encode())
     print(text)
