@@ -64,7 +64,7 @@ class Auto:
     def why(self) -> str:
         """What was picked, and what it was compared with."""
         compared = ", ".join(f"{name} {score['crps']:.4g} / {score['cwce']:.2f}" for name, score in self.scores.items())
-        rule = "of those within 0.25 % of the best CRPS the one with the smallest CWCE, or the first as good but for chance"
+        rule = "of those within 0.25 % of the best CRPS the smallest CWCE, chance set aside"
         return f"{self.kind}: {rule} (CRPS / CWCE: {compared})"
 
     def apply(self, forecast: Forecast, groups: Any = None) -> Forecast:
