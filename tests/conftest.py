@@ -60,6 +60,17 @@ BUILD = {
 }
 
 
+SETTINGS = """
+horizon = 2
+window = 4
+[model]
+kind = "hnn"
+encoder = { hidden = 16, dim = 8, frequencies = 4, embedding = 2 }
+[training]
+epochs = 1
+"""
+
+
 def tiny(horizon: int = 3, **settings) -> Forecaster:
     """A forecaster that is fitted in a moment."""
     return Forecaster(horizon, **{"window": 4, "model": TINY, "training": {"epochs": 1}} | settings)

@@ -6,20 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from conftest import panel_frame, tiny, wave_frame
+from conftest import SETTINGS, panel_frame, tiny, wave_frame
 
 from itocast import Forecaster
 from itocast.calibration import CALIBRATORS, Adaptive
 
-SETTINGS = """
-horizon = 2
-window = 4
-[model]
-kind = "hnn"
-encoder = { hidden = 16, dim = 8, frequencies = 4, embedding = 2 }
-[training]
-epochs = 1
-"""
 BOUNDS = ["mean", "lo-80", "hi-80", "lo-95", "hi-95"]
 
 

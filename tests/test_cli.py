@@ -12,19 +12,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import ahead_frame, panel_frame, wave_frame
+from conftest import SETTINGS, ahead_frame, panel_frame, wave_frame
 
 from itocast import Forecaster, cli, datasets, training
 
-SETTINGS = """
-horizon = 2
-window = 4
-[model]
-kind = "hnn"
-encoder = { hidden = 16, dim = 8, frequencies = 4, embedding = 2 }
-[training]
-epochs = 1
-"""
 LAW = ["mean", "median", "lo-80", "hi-80", "lo-95", "hi-95", "aleatoric", "epistemic"]
 
 
