@@ -73,7 +73,8 @@ def fit(
     past: Annotated[str | None, typer.Option(help="Covariates known up to now, with commas.")] = None,
     future: Annotated[str | None, typer.Option(help="Covariates known ahead, with commas.")] = None,
     static: Annotated[str | None, typer.Option(help="Covariates that do not change in a series.")] = None,
-    support: Annotated[str | None, typer.Option(help="real, positive or unit.")] = None,
+    effort: Annotated[str | None, typer.Option(help="fast, balanced or best. [default: balanced]")] = None,
+    support: Annotated[str | None, typer.Option(help="auto, real, positive or unit. [default: auto]")] = None,
     freq: Annotated[str | None, typer.Option(help="Step between rows, such as h, D, MS; by default inferred.")] = None,
     repeated: Annotated[str | None, typer.Option(help="Repeated times: error, first, last, mean or keep.")] = None,
     gaps: Annotated[str | None, typer.Option(help="Missing times: auto, fill or keep.")] = None,
@@ -95,7 +96,8 @@ def fit(
     check_folder(output)
     options = {
         "horizon": horizon, "window": window, "target": _list(target) if target and "," in target else target,
-        "id": id, "past": _list(past), "future": _list(future), "static": _list(static), "support": support,
+        "id": id, "past": _list(past), "future": _list(future), "static": _list(static), "effort": effort,
+        "support": support,
         "data.freq": freq, "data.repeated": repeated, "data.gaps": gaps, "data.holidays": holidays,
         "model.kind": model, "calibration": calibration, "calibration_by": calibration_by, "training.epochs": epochs,
         "seed": seed, "time": time,

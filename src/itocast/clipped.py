@@ -16,6 +16,8 @@ from itocast.transformed import Transformed
 
 SUPPORTS = {"real": (-math.inf, math.inf), "positive": (0.0, math.inf), "unit": (0.0, 1.0)}
 
+ZEROS = 0.01  # the share of zeros from which on 0 is taken for an end of the range
+
 
 class Clipped(Forecast):
     """The law of min(max(Y, low), high) where Y follows `base`: the ends may carry a share of the probability.
@@ -142,6 +144,16 @@ def _normal(end: float, mean: Tensor, deviation: Tensor) -> tuple[Tensor, Tensor
     z = (end - mean) / deviation
     density = (-0.5 * z.square()).exp() / math.sqrt(2 * math.pi)
     return torch.special.ndtr(z), density, torch.where(z.isinf(), 0.0, z * density)
+
+
+def support_of(y: np.ndarray) -> str:
+    """What targets look like: "positive" where at least 1 % of them are 0 and none is below, else "real".
+
+    >>> support_of(np.array([0.0, 2.0, 5.0])), support_of(np.array([1.0, 2.0, 5.0])), support_of(np.array([0.0, -1.0]))
+    ('positive', 'real', 'real')
+    """
+    y = y[~np.isnan(y)]
+    return "positive" if (y >= 0).all() and (y == 0).mean() >= ZEROS else "real"
 
 
 def clip(law: Forecast, support: str) -> Forecast:

@@ -42,7 +42,8 @@ class Config(Settings):
 
     horizon: int = Field(1, ge=1)
     window: int | None = None
-    support: str = "real"
+    effort: str = "balanced"
+    support: str = "auto"
     calibration: str | None = "auto"
     calibration_by: str | None = None
     seed: int = 0
@@ -89,8 +90,9 @@ class Config(Settings):
     def forecaster(self) -> Forecaster:
         """A forecaster of these settings."""
         return Forecaster(
-            self.horizon, window=self.window, support=self.support, data=self.data, model=model_from(self.model),  # type: ignore[arg-type]
-            training=self.training, calibration=None if self.calibration == "none" else self.calibration,
+            self.horizon, window=self.window, effort=self.effort, support=self.support,  # type: ignore[arg-type]
+            data=self.data, model=model_from(self.model), training=self.training,
+            calibration=None if self.calibration == "none" else self.calibration,
             calibration_by=self.calibration_by, seed=self.seed,
         )  # fmt: skip
 

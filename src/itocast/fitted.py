@@ -15,7 +15,7 @@ from torch import Tensor
 from itocast import storage
 from itocast.abstention import Doubt
 from itocast.calibration import CALIBRATORS, Adaptive, Auto, Calibrator
-from itocast.clipped import SUPPORTS, clip
+from itocast.clipped import SUPPORTS, clip, support_of
 from itocast.data.preparation import Data, NoWindows, Preparation
 from itocast.data.series import context
 from itocast.data.table import Table
@@ -28,7 +28,14 @@ from itocast.training import History, Training, fit, nll, predict
 Build = Callable[..., Model]
 MOST = 4000  # windows that early stopping looks at, evenly spaced
 CELLS = 24_000  # forecasts of one step and target that calibration looks at: what fits into memory
-RECIPE = ("window", "support", "calibration", "calibration_by", "seed")  # what is written of a recipe as it is
+RECIPE = (
+    "window",
+    "effort",
+    "support",
+    "calibration",
+    "calibration_by",
+    "seed",
+)  # what is written of a recipe as it is
 FRESH = 2000  # forecasts that calibration looks back at, even where that is more than half of those held out
 ENOUGH = 50  # new windows without which an update leaves the calibration as it is
 
@@ -39,7 +46,8 @@ class Recipe:
 
     horizon: int
     window: int | None
-    support: str
+    effort: str
+    support: str  # a name in SUPPORTS, or "auto"
     data: Data
     build: Build
     training: Training | dict[str, Any]  # all settings, or those that replace what suits the number of rows
@@ -63,6 +71,7 @@ class Fitted:
     doubt: Doubt
     groups: list[str]  # that have a correction of their own
     held: int  # the instant after which rows were held out from training
+    support: str  # a name in SUPPORTS
     outcomes: int = 0  # of each step and target that the calibrator learned from
 
     @classmethod
@@ -80,7 +89,8 @@ class Fitted:
         history = fit(model, train, validation, training, recipe.seed, checkpoint, noted)
         independent = Dependence.none(recipe.horizon, len(table.columns.targets))
         last = context(table, preparation.window + recipe.horizon)
-        fitted = cls(recipe, preparation, model, history, None, independent, last, Doubt.of(train), [], cut)
+        support = support_of(table.y) if recipe.support == "auto" else recipe.support
+        fitted = cls(recipe, preparation, model, history, None, independent, last, Doubt.of(train), [], cut, support)
         fitted.calibrate(later, table.times)
         return fitted
 
@@ -100,7 +110,7 @@ class Fitted:
             self.calibrator = CALIBRATORS[self.recipe.calibration]().fit(law, y, groups)
             law = self.calibrator.apply(law, groups)
         self.dependence = Dependence.fit(law, y)
-        law = clip(law, self.recipe.support)
+        law = clip(law, self.support)
         self.doubt = self.doubt.learned(windows, law.variance, law.epistemic)
 
     def recalibrate(self, table: Table, calibration: str | None, by: str | None) -> None:
@@ -120,7 +130,7 @@ class Fitted:
         """The laws of some windows in the table's units, calibrated, and inside the support."""
         law = self.raw(windows, paths)
         law = self.calibrator.apply(law, self.groups_of(windows)) if self.calibrator else law
-        return clip(law, self.recipe.support)
+        return clip(law, self.support)
 
     def raw(self, windows: Windows, paths: int | None = None) -> Forecast:
         """The laws before calibration."""
@@ -176,6 +186,8 @@ class Fitted:
         table = self.context.join(new)
         begin = int(self.context.times[self.context.starts[1:] - 1].min())
         preparation = self.preparation = self.preparation.meeting(table)
+        if self.recipe.support == "auto" and (new.y < 0).any():
+            self.support = "real"
         cut = new.cutoff(1 - self.recipe.data.validation)
         self.context = context(table, preparation.window + self.recipe.horizon)
         try:
@@ -224,6 +236,7 @@ class Fitted:
             "calibrator": storage.pack(self.calibrator.to_dict(), "calibrator", tensors) if self.calibrator else None,
             "groups": self.groups,
             "held": self.held,
+            "support": self.support,
             "outcomes": self.outcomes,
             "doubt": self.doubt.series,
             "history": asdict(self.history),
@@ -258,7 +271,7 @@ class Fitted:
         model = kind(**config)
         model.load_state_dict(parts["model"])
         build = partial(kind, **{name: value for name, value in config.items() if name not in ("sizes", "seed")})
-        SUPPORTS[manifest["recipe"]["support"]]  # a name from a later version is a KeyError here
+        SUPPORTS[manifest["support"]]  # a name from a later version is a KeyError here
         recipe = Recipe(
             horizon=preparation.horizon, data=preparation.data, build=build, **manifest["recipe"],
             training=manifest["training"],
@@ -273,13 +286,13 @@ class Fitted:
         context = Table(preparation.columns, preparation.clock, ids, arrays["starts"], arrays["times"], values)
         history, dependence = History(**manifest["history"]), Dependence(**parts["dependence"])
         doubt = Doubt(**parts["doubt"], series=manifest["doubt"])
-        last = {name: manifest[name] for name in ("groups", "held", "outcomes")}
+        last = {name: manifest[name] for name in ("groups", "held", "support", "outcomes")}
         return cls(recipe, preparation, model.eval(), history, calibrator, dependence, context, doubt, **last)
 
 
 def _training(recipe: Recipe, rows: int) -> Training:
     chosen = recipe.training
-    return chosen if isinstance(chosen, Training) else Training.suited(rows, **chosen)
+    return chosen if isinstance(chosen, Training) else Training.suited(rows, recipe.effort, **chosen)
 
 
 def _kind(model: Model) -> str:

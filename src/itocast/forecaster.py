@@ -26,7 +26,7 @@ from itocast.fitted import Fitted, Recipe
 from itocast.forecast import Forecast
 from itocast.metrics import Scored
 from itocast.models import MODELS, Model
-from itocast.training import History, Training
+from itocast.training import EFFORTS, History, Training
 
 CHUNK = 4000  # forecasts of one step and target whose laws are in memory at once
 
@@ -34,11 +34,13 @@ CHUNK = 4000  # forecasts of one step and target whose laws are in memory at onc
 class Forecaster:
     """Forecasts of the next `horizon` steps of every series of a table, each with its whole law.
 
-    `window` is how many rows back it looks (by default from frequency and horizon); `support` keeps forecasts at 0
-    and above ("positive") or between 0 and 1 ("unit"); `data` says how tables are read and what the model sees of
-    them; `model` is a name in MODELS, or what makes a model from sizes and seed; `training` follows from the number
-    of rows but for the settings that a dict names, or is given whole; `calibration` is a name in CALIBRATORS, or None;
-    with `calibration_by`, "series" or a static column, each series or category has a correction of its own.
+    `window` is how many rows back it looks (by default from frequency and horizon); `effort`, "fast", "balanced" or
+    "best", trades time for quality; `support` keeps forecasts at 0 and above ("positive") or between 0 and 1 ("unit"),
+    or anywhere ("real"): "auto" is "positive" where at least 1 % of the targets are 0 and none is below; `data` says
+    how tables are read and what the model sees of them; `model` is a name in MODELS, or what makes a model from sizes
+    and seed; `training` follows from effort and number of rows but for the settings that a dict names, or is given
+    whole; `calibration` is a name in CALIBRATORS, or None; with `calibration_by`, "series" or a static column, each
+    series or category has a correction of its own.
 
     >>> import pandas as pd
     >>> hours = pd.date_range("2024-01-01", periods=300, freq="h")
@@ -49,14 +51,16 @@ class Forecaster:
     """
 
     def __init__(
-        self, horizon: int = 1, *, window: int | None = None, support: Literal["real", "positive", "unit"] = "real",
+        self, horizon: int = 1, *, window: int | None = None, effort: Literal["fast", "balanced", "best"] = "balanced",
+        support: Literal["auto", "real", "positive", "unit"] = "auto",
         data: Data | dict[str, Any] = Data(), model: str | Callable[..., Model] = "sde_hnn",
         training: Training | dict[str, Any] | None = None, calibration: str | None = "auto",
         calibration_by: str | None = None, seed: int = 0,
     ) -> None:  # fmt: skip
         horizon, seed = whole("horizon", horizon), whole("seed", seed, least=0)
         window = None if window is None else whole("window", window)
-        choice("support", support, SUPPORTS)
+        choice("effort", effort, EFFORTS)
+        choice("support", support, ("auto", *SUPPORTS))
         choice("calibration", calibration, (None, *CALIBRATORS))
         if isinstance(model, Model):
             raise TypeError("model is a model: expected a name, or what makes one from sizes and seed, as its class")
@@ -65,10 +69,10 @@ class Forecaster:
         if not (training is None or isinstance(training, Training | dict)):
             raise TypeError(f"training={training!r}: expected Training(...), or a dict of some of its settings")
         training = training if isinstance(training, Training) else dict(training or {})
-        Training.suited(1, **dict(training))
+        Training.suited(1, effort, **dict(training))
         build = MODELS[model] if isinstance(model, str) else model
         self.recipe = Recipe(
-            horizon, window, support, Data.of(data), build, training, calibration, calibration_by, seed
+            horizon, window, effort, support, Data.of(data), build, training, calibration, calibration_by, seed
         )
         self._fitted: Fitted | None = None
         self._kind: frames.Kind | None = None  # of the table that it was fitted on
@@ -274,7 +278,7 @@ class Forecaster:
         )  # fmt: skip
 
     def _checked(self, table: Table) -> tuple[Table, Table | None]:
-        low, high = SUPPORTS[self.recipe.support]
+        low, high = SUPPORTS["real" if self.recipe.support == "auto" else self.recipe.support]
         outside = np.any((table.y < low) | (table.y > high), axis=1)
         if outside.any():
             value = table.y[outside][0]

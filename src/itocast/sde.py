@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import linear
 
 from itocast.lipschitz import Lipschitz, lipschitz_bound
 from itocast.spectral import SpectralNorm
@@ -39,9 +40,12 @@ class Noise:
         return torch.randn(paths, 1 if self.shared else rows, *shape, generator=self.generator)
 
     def keep(self, drop: float, paths: int, rows: int, shape: tuple[int, ...]) -> Tensor:
-        """A dropout mask with inverted scaling: 0 with probability `drop`, else 1 / (1 - drop)."""
-        uniform = torch.rand(paths, 1 if self.shared else rows, *shape, generator=self.generator)
-        return (uniform >= drop).to(uniform.dtype).div_(1 - drop)
+        """A dropout mask with inverted scaling: 0 with probability `drop`, to five digits, else 1 / (1 - drop)."""
+        size = (paths, 1 if self.shared else rows, *shape)
+        count = math.prod(size)
+        words = torch.empty(-(-count // 4), dtype=torch.int64).random_(-(2**63), 2**63 - 1, generator=self.generator)
+        kept = words.view(torch.int16)[:count] >= round(2**16 * drop) - 2**15  # four numbers of 16 bits in a word
+        return kept.to(torch.get_default_dtype()).div_(1 - drop).view(size)
 
 
 def euler_maruyama(z: Tensor, f: Field, g: Field, dt: float, dW: Tensor) -> Tensor:
@@ -171,11 +175,15 @@ class SDEBlock(nn.Module):
         """The states after each step of several paths that start at z, each (paths, rows, *state)."""
         rows, *state = z.shape
         dW, masks = self.draw(paths, rows, tuple(state), noise)
-        f, g = (self._field(name, z.shape[1:], follow=self.training) for name in ("drift", "diffusion"))
-        gain = 1.0 if self.log_gain is None else self.log_gain.exp()
+        dW, masks = dW.to(z), None if masks is None else masks.to(z)
+        f, g = self._fields(z.shape[1:])
+        gain = torch.ones((), dtype=z.dtype) if self.log_gain is None else self.log_gain.exp()
         start = z.expand(paths, *z.shape)  # (paths, rows, *state)
-        masks = None if masks is None else masks.to(z)
-        return trajectory(start, f, lambda z: g(z) * gain, self.dt, dW.to(z), masks, SOLVERS[self.solver].step)
+        step = SOLVERS[self.solver].step
+        if step is not euler_maruyama:
+            return trajectory(start, f, lambda z: g(z) * gain, self.dt, dW, masks, step)
+        factors = gain * (dW if masks is None else dW * masks)  # all that the step multiplies g with
+        return trajectory(start, f, g, self.dt, factors)
 
     def draw(self, paths: int, rows: int, state: tuple[int, ...], noise: Noise) -> tuple[Tensor, Tensor | None]:
         """Brownian increments and dropout masks for all steps, each (steps, paths, rows or 1, *state)."""
@@ -201,6 +209,23 @@ class SDEBlock(nn.Module):
         f, g = lipschitz_bound(self.drift, length), lipschitz_bound(self.diffusion, length)
         return Lipschitz(f.value, gain * g.value, (*f.unknown_in("drift"), *g.unknown_in("diffusion")))
 
+    def _fields(self, state: torch.Size) -> tuple[Field, Field]:
+        """f and g on states (paths, rows, *state); where both are one linear layer and tanh, by one product."""
+        layers = [_layer(part.network) for part in (self.drift, self.diffusion)]
+        if not all(layer is not None and state == (layer.in_features,) for layer in layers):
+            f, g = (self._field(name, state, follow=self.training) for name in ("drift", "diffusion"))
+            return f, g
+        weight = torch.cat([part.weights(follow=self.training)["0.weight"] for part in (self.drift, self.diffusion)])
+        bias = torch.cat([layer.bias for layer in layers if layer])
+        last: list[Tensor] = [weight]  # the state that was asked for last, then f and g of it
+
+        def both(z: Tensor) -> list[Tensor]:
+            if z is not last[0]:
+                last[:] = [z, *torch.tanh(linear(z, weight, bias)).chunk(2, -1)]
+            return last
+
+        return lambda z: both(z)[1], lambda z: both(z)[2]
+
     def _field(self, name: str, state: torch.Size, follow: bool) -> Field:
         """One of the two networks with its weights normalised once, on states (paths, rows, *state)."""
         network = getattr(self, name).bind(follow)
@@ -219,6 +244,15 @@ class SDEBlock(nn.Module):
             return out.unflatten(0, z.shape[:2])
 
         return field
+
+
+def _layer(network: nn.Module) -> nn.Linear | None:
+    """The layer of a network that is a linear layer and tanh and keeps the size of the state."""
+    if isinstance(network, nn.Sequential) and [type(part) for part in network] == [nn.Linear, nn.Tanh]:
+        layer = network[0]
+        if isinstance(layer, nn.Linear) and layer.in_features == layer.out_features and layer.bias is not None:
+            return layer
+    return None
 
 
 def count_steps(T: float, dt: float) -> int:

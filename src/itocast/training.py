@@ -17,6 +17,7 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
+from itocast.averaging import Average
 from itocast.forecast import Forecast
 from itocast.matching import check_matching, matching_loss
 from itocast.metrics import cwce_of
@@ -27,6 +28,8 @@ from itocast.settings import Settings
 from itocast.storage import read_checkpoint, write_checkpoint
 
 Weights = dict[str, Tensor]
+EFFORTS = {"fast": (250, 8e-3), "balanced": (900, 4e-3), "best": (3000, 2e-3)}  # steps, and the highest learning rate
+MANY = 20_000  # rows from which on a run grows with them, as their square root
 MATCHING_RATE = 0.1  # the learning rate of matching, as a share of the highest before
 TOLERANCE = 1.005  # how many times the CRPS from before matching a matched law may have
 
@@ -34,9 +37,9 @@ TOLERANCE = 1.005  # how many times the CRPS from before matching a matched law 
 class Training(Settings):
     """How to train; the defaults are those of the default SDE-HNN."""
 
-    epochs: int = Field(50, ge=1)
+    epochs: int = Field(20, ge=1)
     batch_size: int = Field(512, ge=1)
-    learning_rate: float = Field(2e-3, gt=0, description="the highest of the schedule")
+    learning_rate: float = Field(4e-3, gt=0, description="the highest of the schedule")
     weight_decay: float = Field(1e-2, ge=0)
     optimiser: Literal["adamw", "adam"] = "adamw"
     schedule: Literal["one-cycle", "constant"] = "one-cycle"
@@ -44,6 +47,7 @@ class Training(Settings):
     patience: int | None = Field(
         None, ge=1, description="epochs without a better validation law before stopping; a one-cycle run needs its end"
     )
+    averaging: float = Field(0.05, ge=0, le=1, description="share of a run over which weights are averaged, 0 for none")
     matching: int = Field(0, ge=0, description="epochs of distribution matching after the others")
 
     @model_validator(mode="after")
@@ -60,19 +64,22 @@ class Training(Settings):
         """Adam at 1e-3 with weight decay 1e-3, Sec. 5.2; the paper leaves batch size, epochs and stopping open."""
         return cls(
             epochs=epochs, batch_size=1024, learning_rate=1e-3, weight_decay=1e-3, optimiser="adam",
-            schedule="constant", patience=20,
+            schedule="constant", patience=20, averaging=0,
         )  # fmt: skip
 
     @classmethod
-    def suited(cls, rows: int, **chosen: Any) -> Training:
-        """Settings for a number of rows: smaller batches for few, fewer epochs for many; `chosen` ones are kept.
+    def suited(cls, rows: int, effort: str = "balanced", **chosen: Any) -> Training:
+        """Settings for a number of rows: small batches for few, a longer run for many; `chosen` ones are kept.
 
         >>> [(t.batch_size, t.epochs) for t in (Training.suited(rows) for rows in (500, 30_000, 1_000_000))]
-        [(32, 50), (512, 50), (512, 3)]
+        [(32, 58), (512, 19), (512, 3)]
+        >>> [(t.epochs, t.learning_rate) for t in (Training.suited(30_000, effort) for effort in ("fast", "best"))]
+        [(5, 0.008), (63, 0.002)]
         """
-        batch = min(512, max(32, 2 ** math.floor(math.log2(max(rows, 1) / 32))))
-        epochs = min(50, max(3, round(6000 * batch / max(rows, 1))))
-        return cls(**{"batch_size": batch, "epochs": epochs} | chosen)
+        steps, rate = EFFORTS[effort]
+        batch = min(512, max(32, 2 ** math.floor(math.log2(max(rows, 1) / 30))))
+        epochs = max(1, round(steps * math.sqrt(max(1, rows / MANY)) * batch / max(rows, 1)))
+        return cls(**{"batch_size": batch, "epochs": min(epochs, steps // 15), "learning_rate": rate} | chosen)
 
     def rate(self, progress: float) -> float:
         """The learning rate at a share of the run: up to the highest over the first 30 %, then down along a cosine.
@@ -142,30 +149,34 @@ def fit(
     if settings.matching:
         check_matching(model, train, settings.matching)
     optimiser = _optimiser(model, settings)
+    average = Average(model, settings.averaging * settings.epochs * math.ceil(len(train) / settings.batch_size))
     best = _copy(model)
     run = _fingerprint(model, settings, seed, train, validation) if checkpoint else {}
     if checkpoint and Path(checkpoint).exists():
-        history, best = _resume(Path(checkpoint), run, model, optimiser)
+        history, best = _resume(Path(checkpoint), run, model, optimiser, average)
     try:
         with _progress(settings.epochs + settings.matching, len(history.epochs)) as report:
             while (phase := _phase(history, settings)) != "over":
                 if phase == "matching" and history.before is None:
                     model.load_state_dict(best)
-                    optimiser = _optimiser(model, settings)
+                    optimiser, average = _optimiser(model, settings), Average(model, average.span)
                     history.epochs[history.best - 1] |= calibration(model, validation)
                     history.before = len(history.epochs)
                 began, matching = time.perf_counter(), phase == "matching"
-                loss = _epoch(model, optimiser, train, settings, seed, epoch=len(history.epochs), matching=matching)
-                score = nll(model, validation)
-                if not math.isfinite(score):
-                    raise TrainingError(_diverged(f"the validation loss became {score}", len(history.epochs), settings))
-                record = {"train": loss, "validation": score} | (calibration(model, validation) if matching else {})
-                record["seconds"] = time.perf_counter() - began
-                history.epochs.append((watch(model) if watch else {}) | record)
-                if history.best == len(history.epochs):
-                    best = _copy(model)
+                loss = _epoch(model, optimiser, average, train, settings, seed, len(history.epochs), matching)
+                with average.in_use():
+                    score = nll(model, validation)
+                    if not math.isfinite(score):
+                        raise TrainingError(
+                            _diverged(f"the validation loss became {score}", len(history.epochs), settings)
+                        )
+                    record = {"train": loss, "validation": score} | (calibration(model, validation) if matching else {})
+                    record["seconds"] = time.perf_counter() - began
+                    history.epochs.append((watch(model) if watch else {}) | record)
+                    if history.best == len(history.epochs):
+                        best = _copy(model)
                 if checkpoint:
-                    _save(Path(checkpoint), run, model, optimiser, history, best)
+                    _save(Path(checkpoint), run, model, optimiser, average, history, best)
                 report(history)
             if (history.before or len(history.epochs)) < settings.epochs:
                 history.stopped = "early"
@@ -228,8 +239,8 @@ def _phase(history: History, settings: Training) -> Literal["learning", "matchin
 
 
 def _epoch(
-    model: Model, optimiser: torch.optim.Optimizer, rows: Batches, settings: Training, seed: int, epoch: int,
-    matching: bool = False,
+    model: Model, optimiser: torch.optim.Optimizer, average: Average, rows: Batches, settings: Training, seed: int,
+    epoch: int, matching: bool,
 ) -> float:  # fmt: skip
     """One pass over the rows in random order; the mean loss."""
     model.train()
@@ -251,6 +262,7 @@ def _epoch(
             what = f"the loss became {loss.item():g} with a gradient of norm {max(norms):g}"
             raise TrainingError(_diverged(what, epoch, settings))
         optimiser.step()
+        average.update()
         total += loss.item() * len(index)
     return total / len(rows)
 
@@ -297,16 +309,19 @@ def _fingerprint(model: Model, settings: Training, seed: int, *parts: Batches) -
 
 
 def _save(
-    path: Path, run: dict[str, Any], model: Model, optimiser: torch.optim.Optimizer, history: History, best: Weights
-) -> None:
-    tensors = {f"model/{name}": tensor for name, tensor in model.state_dict().items()}
-    tensors |= {f"best/{name}": tensor for name, tensor in best.items()}
+    path: Path, run: dict[str, Any], model: Model, optimiser: torch.optim.Optimizer, average: Average,
+    history: History, best: Weights,
+) -> None:  # fmt: skip
+    groups = {"model": model.state_dict(), "best": best, "average": average.weights}
+    tensors = {f"{group}/{name}": tensor for group, part in groups.items() for name, tensor in part.items()}
     for i, state in optimiser.state_dict()["state"].items():
         tensors |= {f"optimiser/{i}/{name}": tensor for name, tensor in state.items()}
-    write_checkpoint(path, tensors, {"run": run, "history": asdict(history)})
+    write_checkpoint(path, tensors, {"run": run, "history": asdict(history), "averaged": average.steps})
 
 
-def _resume(path: Path, run: dict[str, Any], model: Model, optimiser: torch.optim.Optimizer) -> tuple[History, Weights]:
+def _resume(
+    path: Path, run: dict[str, Any], model: Model, optimiser: torch.optim.Optimizer, average: Average
+) -> tuple[History, Weights]:
     tensors, notes = read_checkpoint(path)
     for key, value in json.loads(json.dumps(run)).items():
         if (other := notes["run"].get(key)) != value:
@@ -314,11 +329,12 @@ def _resume(path: Path, run: dict[str, Any], model: Model, optimiser: torch.opti
                 f"checkpoint={str(path)!r} is of another run: its {key} is {other}, here it is {value}; "
                 "delete it or name another file"
             )
-    groups: dict[str, Weights] = {"model": {}, "best": {}, "optimiser": {}}
+    groups: dict[str, Weights] = {"model": {}, "best": {}, "optimiser": {}, "average": {}}
     for name, tensor in tensors.items():
         group, rest = name.split("/", 1)
         groups[group][rest] = tensor
     model.load_state_dict(groups["model"])
+    average.weights, average.steps = groups["average"], notes["averaged"]
     state: dict[int, Weights] = {}
     for name, tensor in groups["optimiser"].items():
         i, part = name.split("/")

@@ -12,7 +12,7 @@ from torch.nn.functional import one_hot
 
 from itocast.nets import Inputs, Sizes
 
-SPREAD = 0.5  # is added to the spread of a window, in deviations of its series: quiet windows are not blown up
+SPREAD = 1.0  # is added to the spread of a window, in deviations of its series: quiet windows are not blown up
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class Windows:
         n = self.numbers
         ahead = n.future.shape[1] + sum(n.future_codes.counts) + (n.clock is not None)
         known = self.window * n.gaps.shape[1] + self.horizon * ahead + sum(n.past_codes.counts) + n.static.shape[1]
-        known += 2 * n.lags.shape[1] * self.local
+        known += (2 + self.window) * n.lags.shape[1] * self.local
         return Sizes(self.window, n.lags.shape[1], n.past.shape[1], known, self.horizon)
 
     def back(self, index: Tensor | slice) -> Tensor:
@@ -136,7 +136,7 @@ class Windows:
         if self.local:
             centre, spread = self.levels(index)
             lags, anchor, targets = ((part - centre) / spread for part in (n.last[back], anchor, targets))
-            known += [centre.flatten(1), spread.log().flatten(1)]
+            known += [centre.flatten(1), spread.log().flatten(1), n.lags[back].flatten(1)]
         anchor = anchor.expand(-1, self.horizon, -1)
         return Inputs(lags, n.past[back], torch.cat(known, 1), anchor), targets
 

@@ -46,7 +46,7 @@ deviations over the trials. Every method is there in two forms:
 - **paper**: LSTM 2×128 and two linear layers (SDE-HNN: LSTM 64 three times, T = 3, dt = 0.5), everything scaled to
   [0, 1], Adam 1e-3 with weight decay 1e-3. Left open by the paper: batches of 64, 8 epochs or 3,500 steps if that
   is more, but at most 200 epochs; the weights of the best validation NLL.
-- **itocast**: the Forecaster's encoder, scaling and schedule for all methods alike, calibrated by variance scaling;
+- **itocast**: the Forecaster's encoder, scaling and schedule for all methods alike, with its default calibration;
   SDE-HNN with its five Gaussians a path, the others with one.
 
 CWCE is the sum over 1 … 99 % of the weighted errors of two-sided coverage, at most 33; the paper's unit is another, so
