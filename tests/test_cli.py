@@ -305,7 +305,7 @@ WRONG = [
     (1, "fit {table} --time when", "time names column 'when'"),
     (1, "fit {table} --past heat", "past names column 'heat'"),
     (1, "fit {table} --model prophet", "model.kind='prophet': expected one of sde_hnn, hnn, mc_dropout"),
-    (1, "fit {table} --support integer", "support='integer': expected one of real, positive, unit"),
+    (1, "fit {table} --support integer", "support='integer': expected one of auto, real, positive, unit"),
     (1, "fit {table} --calibration platt", "calibration='platt': expected"),
     (1, "fit {table} --repeated max", "repeated='max': input should be 'error', 'first', 'last', 'mean' or 'keep'"),
     (1, "fit {table} --gaps no", "gaps='no': input should be 'auto', 'fill' or 'keep'"),
@@ -348,7 +348,7 @@ def test_a_mistake_is_a_message_and_an_exit_code(run, folder, tmp_path, code, li
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("horizn = 3", "Config has no setting 'horizn': expected one of horizon, window, support"),
+        ("horizn = 3", "Config has no setting 'horizn': expected one of horizon, window, effort, support"),
         ("[training]\nepoch = 3", "Training has no setting 'epoch': expected one of epochs, batch_size"),
         ("[data]\nholidys = 'US'", "Data has no setting 'holidys': expected one of freq, repeated"),
         ("[model.encoder]\nhiden = 3", "Encoder has no setting 'hiden': expected one of kind, dim, hidden"),

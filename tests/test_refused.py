@@ -89,7 +89,7 @@ SETTINGS = [
     ({"horizon": True}, "horizon=True: expected a whole number"),
     ({"horizon": "3"}, "horizon='3': expected a whole number"),
     ({"window": -1}, "window=-1: expected a whole number, at least 1"),
-    ({"support": "integer"}, "support='integer': expected one of real, positive, unit"),
+    ({"support": "integer"}, "support='integer': expected one of auto, real, positive, unit"),
     ({"model": "prophet"}, "model='prophet': expected one of sde_hnn, hnn, .*, or what makes a model"),
     ({"model": 3}, "model=3: expected"),
     ({"calibration": "platt"}, "calibration='platt': expected one of None, "),
@@ -311,7 +311,7 @@ def test_long_refuses_a_time_that_is_not_there():
 
 
 TOML = {
-    "horizn = 3": "Config has no setting 'horizn': expected one of horizon, window, support",
+    "horizn = 3": "Config has no setting 'horizn': expected one of horizon, window, effort, support",
     "horizon = 0": "horizon=0: input should be greater than or equal to 1",
     "horizon = 'x'": "horizon='x': input should be a valid integer",
     "[data]\nholidys = 'US'": "Data has no setting 'holidys': expected one of freq, repeated",
@@ -321,7 +321,7 @@ TOML = {
     "[model.encoder]\nhidden = 0": "hidden=0: input should be greater than or equal to 1",
     "[training]\nepoch = 3": "Training has no setting 'epoch': expected one of epochs",
     "[training]\nlearning_rate = -1": "learning_rate=-1: input should be greater than 0",
-    "support = 'integer'": "support='integer': expected one of real, positive, unit",
+    "support = 'integer'": "support='integer': expected one of auto, real, positive, unit",
     "calibration = 'platt'": "calibration='platt': expected one of None, ",
     "data = 3": "data=3",
     "horizon": r"settings.toml' is not TOML",

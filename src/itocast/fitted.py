@@ -23,7 +23,7 @@ from itocast.data.windows import Windows
 from itocast.dependence import Dependence
 from itocast.forecast import Forecast
 from itocast.models import MODELS, Model
-from itocast.training import History, Training, fit, nll, predict
+from itocast.training import EFFORTS, History, Training, fit, nll, predict
 
 Build = Callable[..., Model]
 MOST = 4000  # windows that early stopping looks at, evenly spaced
@@ -271,7 +271,13 @@ class Fitted:
         model = kind(**config)
         model.load_state_dict(parts["model"])
         build = partial(kind, **{name: value for name, value in config.items() if name not in ("sizes", "seed")})
-        SUPPORTS[manifest["support"]]  # a name from a later version is a KeyError here
+        for names, name in (
+            (SUPPORTS, manifest["support"]),
+            (("auto", *SUPPORTS), manifest["recipe"]["support"]),
+            (EFFORTS, manifest["recipe"]["effort"]),
+        ):
+            if name not in names:
+                raise KeyError(name)
         recipe = Recipe(
             horizon=preparation.horizon, data=preparation.data, build=build, **manifest["recipe"],
             training=manifest["training"],

@@ -163,7 +163,9 @@ def fit(
                     history.epochs[history.best - 1] |= calibration(model, validation)
                     history.before = len(history.epochs)
                 began, matching = time.perf_counter(), phase == "matching"
-                loss = _epoch(model, optimiser, average, train, settings, seed, len(history.epochs), matching)
+                loss = _epoch(
+                    model, optimiser, average, train, settings, seed, epoch=len(history.epochs), matching=matching
+                )
                 with average.in_use():
                     score = nll(model, validation)
                     if not math.isfinite(score):
@@ -334,7 +336,8 @@ def _resume(
         group, rest = name.split("/", 1)
         groups[group][rest] = tensor
     model.load_state_dict(groups["model"])
-    average.weights, average.steps = groups["average"], notes["averaged"]
+    average.weights = {name: groups["average"][name] for name in average.weights}
+    average.steps = notes["averaged"]
     state: dict[int, Weights] = {}
     for name, tensor in groups["optimiser"].items():
         i, part = name.split("/")

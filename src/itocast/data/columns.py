@@ -136,8 +136,10 @@ def _dates(column: nw.Series, name: str) -> pd.DatetimeIndex:
     else:
         texts = pd.Index(_objects(column))
         try:
-            index = pd.DatetimeIndex(pd.to_datetime(texts, errors="coerce", format="ISO8601"))
-        except ValueError:  # offsets from UTC that change, as with daylight saving
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", FutureWarning)  # what pandas 2 says where pandas 3 refuses
+                index = pd.DatetimeIndex(pd.to_datetime(texts, errors="coerce", format="ISO8601"))
+        except (ValueError, FutureWarning):  # offsets from UTC that change, as with daylight saving
             index = pd.DatetimeIndex(pd.to_datetime(texts, errors="coerce", utc=True))
         if index.isna().any():
             index = _other_dates(texts, name, index)
