@@ -73,12 +73,12 @@ class LightGBMConformal:
             spread, leaves = _spread(mean, first, seed)
             scores.append(_normalised(spread))
         tried = [_conformal(mean, score, second) for score in scores]
-        losses = [_pinball(_quantiles(one, second.x)[0], second.y) for one in tried]
+        losses = [_pinball(_quantiles(*one, second.x)[0], second.y) for one in tried]
         self.best = tried[int(np.argmin(losses))]
         self.size += leaves if np.argmin(losses) else 0
 
     def predict(self, rows: Rows) -> Law:
-        return _quantiles(self.best, rows.x)
+        return _quantiles(*self.best, rows.x)
 
 
 class NGBoostNormal:
@@ -183,17 +183,20 @@ def _normalised(spread: _Fixed) -> Any:
     return ResidualNormalisedScore(spread, prefit=True, sym=False)
 
 
-def _conformal(mean: _Fixed, score: Any, rows: Rows) -> Any:
+def _conformal(mean: _Fixed, score: Any, rows: Rows) -> tuple[Any, np.ndarray]:
+    """Central intervals around a mean, and the levels of their lower bounds."""
     from mapie.regression import SplitConformalRegressor
 
-    shares = [1 - 2 * float(level) for level in LEVELS[:49]]  # of the central intervals that LEVELS bound
-    return SplitConformalRegressor(mean, shares, score).conformalize(rows.x, rows.y)
+    levels = LEVELS[:49]
+    levels = levels[np.minimum(levels, 0.5 - levels) * (len(rows) - 1) > 1]  # MAPIE refuses others of few rows
+    conformal = SplitConformalRegressor(mean, (1 - 2 * levels).tolist(), score).conformalize(rows.x, rows.y)
+    return conformal, levels
 
 
-def _quantiles(conformal: Any, x: np.ndarray) -> Law:
-    mean, bounds = conformal.predict_interval(x)  # (rows,), (rows, 2, 49)
+def _quantiles(conformal: Any, levels: np.ndarray, x: np.ndarray) -> Law:
+    mean, bounds = conformal.predict_interval(x)  # (rows,), (rows, 2, levels)
     values = np.concatenate([bounds[:, 0].T, bounds[:, 1, ::-1].T])
-    return interpolate(values, np.delete(LEVELS, 49)), mean
+    return interpolate(values, np.concatenate([levels, 1 - levels[::-1]])), mean
 
 
 def _pinball(quantiles: np.ndarray, y: np.ndarray) -> float:
