@@ -11,8 +11,8 @@ import pandas as pd
 
 from against import setup
 from against.ours import DEFAULT
-from against.settings import PROTOCOLS
-from against.work import MODELS, TREE_PEERS, UCI
+from against.settings import DATASETS, PROTOCOLS
+from against.work import MODELS, TREE_PEERS, UCI, UCI_SETS
 from itocast.paper.cells import Cell, stored
 from itocast.paper.outputs import digits, markdown, spread, summary
 from itocast.paper.protocol import short
@@ -30,6 +30,8 @@ LOWEST = ("crps", "rmse", "cwce", "cwce_one_sided", "r_cwce", "fit_seconds", "pr
 OTHERS = (*TREE_PEERS, *MODELS)  # the tools of others
 RIVAL = "lightgbm-19"  # whose fit time is the bar
 CALIBRATED = ("metro", "pickups")  # where the bars of calibration hold
+ORDERS = (*PROTOCOLS, UCI), (*map(short, DATASETS), *UCI_SETS), setup.ORDER
+PLACES = {name: place for order in ORDERS for place, name in enumerate(order)}
 Key = tuple[str, str]  # protocol, dataset
 Check = Callable[[dict[str, list[Cell]]], str]  # nothing, or why a bar is missed
 Groups = dict[Key, dict[str, list[Cell]]]  # the cells of each peer
@@ -52,9 +54,8 @@ class Bar(NamedTuple):
 
 def group(cells: list[Cell]) -> Groups:
     """Cells by protocol and dataset, then by peer, all in their usual order."""
-    orders = [*PROTOCOLS, UCI], setup.ORDER
     found: Groups = {}
-    for cell in sorted(cells, key=lambda one: orders[0].index(one["settings"]["protocol"])):
+    for cell in cells:
         settings = cell["settings"]
         key = settings["protocol"], short(settings["dataset"])
         trials = found.setdefault(key, {}).setdefault(settings["peer"], [])
@@ -63,8 +64,8 @@ def group(cells: list[Cell]) -> Groups:
         for name, a, b in (("digest", first["digest"], cell["digest"]), ("rows", first["rows"], cell["rows"])):
             if a != b:
                 raise ValueError(f"cells of {' '.join(key)} differ in {name}, {a!r} and {b!r}: delete those of one")
-    place = {peer: i for i, peer in enumerate(orders[1])}
-    return {key: dict(sorted(peers.items(), key=lambda one: place.get(one[0], 99))) for key, peers in found.items()}
+    order = sorted(found, key=lambda key: (PLACES.get(key[0], 99), PLACES.get(key[1], 99)))
+    return {key: dict(sorted(found[key].items(), key=lambda one: PLACES.get(one[0], 99))) for key in order}
 
 
 def average(cells: list[Cell], name: str) -> float:
@@ -172,9 +173,10 @@ def text(groups: Groups) -> str:
         first = next(iter(peers.values()))[0]
         seeds = sorted({len(cells) for cells in peers.values()})
         about = PROTOCOLS[protocol].about if protocol in PROTOCOLS else setup.UCI
-        size = f"{first['rows']:,} rows of `{first['file']}`, {first['tested']:,} tested, {first['targets']} targets"
-        trials = f"{' or '.join(map(str, seeds))} {'splits' if protocol == UCI else 'seeds'}"
-        lines += [f"## {dataset}, {protocol}", "", f"{about}. {size}; {first['unit']}; {trials}.", "", table(peers), ""]
+        size = f"{first['rows']:,} rows of `{first['file']}`, {first['tested']:,} tested; targets: {first['targets']}"
+        trials = f"{'splits' if protocol == UCI else 'seeds'}: {' or '.join(map(str, seeds))}"
+        about = f"{about[0].upper()}{about[1:]}. {size}, in {first['unit']}; {trials}."
+        lines += [f"## {dataset}, {protocol}", "", about, "", table(peers), ""]
     return "\n".join([*lines, setup.NOTES.strip(), "", "## Made with", "", setup.COMMAND, "", f"{made}.", ""])
 
 

@@ -88,7 +88,7 @@ def _uci(dataset: str, peer: str, split: int, data_dir: str | None) -> tuple[int
     from uci import read
 
     x, y, x_test, y_test = read(Path(data_dir or ".") / UCI / dataset, split)
-    about = {"file": f"{UCI}/{dataset}", "digest": "", "unit": "the target's unit"}
+    about = {"file": f"{UCI}/{dataset}", "digest": "", "unit": "its own unit"}
     if peer == ours.DEFAULT:
         answer = ours.regress(x, y, x_test, split)
     else:
