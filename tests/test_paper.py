@@ -63,7 +63,7 @@ def inline(monkeypatch):
             return future
 
     @contextmanager
-    def pool(jobs):
+    def pool(jobs, fresh=False):
         yield Pool()
 
     monkeypatch.setattr(cells, "_pool", pool)

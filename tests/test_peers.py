@@ -211,3 +211,14 @@ def test_quantile_regression_finds_known_quantiles() -> None:
     assert mean is None
     assert (np.diff(q, axis=0) >= 0).all()
     np.testing.assert_allclose((q[89] - q[9]).mean(), norm.ppf(0.9) - norm.ppf(0.1), atol=0.25)
+
+
+def test_each_cell_can_have_a_process_of_its_own(tmp_path) -> None:
+    from cell_work import square
+
+    from itocast.paper import cells
+
+    work = [cells.Task(f"squares/{seed}", square, {"seed": seed}) for seed in range(2)]
+    made = cells.run(work, tmp_path, fresh=True)
+    assert [cell["square"] for cell in made.values()] == [0, 1]
+    assert len({cell["process"] for cell in made.values()}) == 2
