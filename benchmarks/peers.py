@@ -85,4 +85,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except (ValueError, OSError, ArithmeticError) as error:
+        sys.exit(f"Error: {error}")

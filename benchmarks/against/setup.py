@@ -8,7 +8,18 @@ from against.laws import KNOTS
 from against.neural import CHECK, MODELS, SETTINGS, STEPS
 from against.neural import PATIENCE as CHECKS
 from against.ours import ABLATIONS, OURS
-from against.trees import LIGHTGBM, MOST, NGBOOST_BATCH, NGBOOST_SETTINGS, PATIENCE, TREE_PEERS, TREES
+from against.trees import (
+    ENOUGH,
+    FEW,
+    LIGHTGBM,
+    MOST,
+    NGBOOST_BATCH,
+    NGBOOST_SETTINGS,
+    PATIENCE,
+    SMALL,
+    TREE_PEERS,
+    TREES,
+)
 from against.work import HELD
 from itocast.paper.protocol import TEST, VALIDATION
 
@@ -68,17 +79,18 @@ parameters, or of leaves; memory is the most that the process held.
   spaced origins. For several targets there is one model a target.
 - **itocast, HNN, deep ensemble.** `Forecaster` with its defaults, but for `model`; calibration included.
 - **LightGBM, 19 quantiles.** One model for each of {", ".join(f"{p:g}" for p in KNOTS)}; at most {TREES:,} trees,
-  stopped after {PATIENCE} without gain on validation; {_words(LIGHTGBM)}. Sorted, and linear in normal
+  stopped after {PATIENCE} without gain on validation; {_words(LIGHTGBM)} (below {FEW:,} rows: {_words(SMALL)}). Sorted, and linear in normal
   scores between the levels. "y − last" learns the difference to the last value.
 - **LightGBM + MAPIE.** The mean by the same settings, of y or of y − last; split conformal quantiles of signed
   residuals, or of residuals over a LightGBM model of their size: what does best on validation. The first half of
-  validation stops trees and teaches the size, the second conformalises.
+  validation stops trees and teaches the size, the second conformalises; below {2 * ENOUGH:,} rows all of it does both,
+  without the size.
 - **NGBoost.** Normal law of y − last (UCI: of y); {_words(NGBOOST_SETTINGS)}, stopped after {PATIENCE} without
   gain on validation; trees grown on at most {NGBOOST_BATCH:,} rows drawn anew for each.
 - **NHITS, TiDE.** neuralforecast, 99 quantiles learned at once (MQLoss), sorted; at most {STEPS:,} steps, validated
   every {CHECK}, stopped after {CHECKS} validations without gain, with the best weights taken; batches of
   {SETTINGS["windows_batch_size"]} windows, learning rate {SETTINGS["learning_rate"]:g}; {_models()}. Targets
-  standardised; covariates are historic, calendar and time between rows known ahead, the series static.
+  standardised; where series differ in length, validation is counted in rows of the longest; covariates are historic, calendar and time between rows known ahead, the series static.
 - **UCI.** Peers stop and conformalise on {100 * HELD:.0f} % of the training rows; `SDERegressor` has all of them and
   leaves rows out itself.
 """
