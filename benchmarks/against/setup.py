@@ -79,8 +79,8 @@ parameters, or of leaves; memory is the most that the process held.
   spaced origins. For several targets there is one model a target.
 - **itocast, HNN, deep ensemble.** `Forecaster` with its defaults, but for `model`; calibration included.
 - **LightGBM, 19 quantiles.** One model for each of {", ".join(f"{p:g}" for p in KNOTS)}; at most {TREES:,} trees,
-  stopped after {PATIENCE} without gain on validation; {_words(LIGHTGBM)} (below {FEW:,} rows: {_words(SMALL)}). Sorted, and linear in normal
-  scores between the levels. "y − last" learns the difference to the last value.
+  stopped after {PATIENCE} without gain on validation; {_words(LIGHTGBM)} (below {FEW:,} rows: {_words(SMALL)}).
+  Sorted, and linear in normal scores between the levels. "y − last" learns the difference to the last value.
 - **LightGBM + MAPIE.** The mean by the same settings, of y or of y − last; split conformal quantiles of signed
   residuals, or of residuals over a LightGBM model of their size: what does best on validation. The first half of
   validation stops trees and teaches the size, the second conformalises; below {2 * ENOUGH:,} rows all of it does both,
@@ -90,7 +90,8 @@ parameters, or of leaves; memory is the most that the process held.
 - **NHITS, TiDE.** neuralforecast, 99 quantiles learned at once (MQLoss), sorted; at most {STEPS:,} steps, validated
   every {CHECK}, stopped after {CHECKS} validations without gain, with the best weights taken; batches of
   {SETTINGS["windows_batch_size"]} windows, learning rate {SETTINGS["learning_rate"]:g}; {_models()}. Targets
-  standardised; where series differ in length, validation is counted in rows of the longest; covariates are historic, calendar and time between rows known ahead, the series static.
+  standardised; where series differ in length, validation is counted in rows of the longest; covariates are historic,
+  calendar and time between rows known ahead, the series static.
 - **UCI.** Peers stop and conformalise on {100 * HELD:.0f} % of the training rows; `SDERegressor` has all of them and
   leaves rows out itself.
 """
