@@ -21,7 +21,7 @@ SMALL: dict[str, Any] = {"num_leaves": 15, "min_data_in_leaf": 10}  # for tables
 FEW = 2000
 NGBOOST_SETTINGS: dict[str, Any] = {"n_estimators": 2000, "learning_rate": 0.05, "max_depth": 4, "min_samples_leaf": 10}
 NGBOOST_BATCH = 20_000  # rows that a tree of NGBoost is grown on
-ENOUGH = 300  # rows of validation that can be halved
+ENOUGH = 1000  # rows of validation that can be halved
 Law = tuple[np.ndarray, np.ndarray | None]  # quantiles at LEVELS, (99, rows), and the mean, if there is one
 
 
