@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import time
 from functools import partial
 from typing import Any
@@ -28,10 +27,10 @@ def still(sizes: Sizes, seed: int = 0) -> SDEHNN:
 
 
 DEFAULT = "itocast"
-EFFORTS = ("fast", "balanced", "best") if "effort" in inspect.signature(Forecaster.__init__).parameters else ()
 OURS: dict[str, dict[str, Any]] = {  # arguments of Forecaster
     DEFAULT: {},
-    **{f"{DEFAULT}-{effort}": {"effort": effort} for effort in EFFORTS},
+    f"{DEFAULT}-fast": {"effort": "fast"},
+    f"{DEFAULT}-best": {"effort": "best"},
     "hnn": {"model": "hnn"},
     "deep-ensemble": {"model": "deep_ensemble"},
 }
@@ -45,7 +44,7 @@ def answer(name: str, setting: Setting, seed: int) -> Answer:
     """Fit on all rows before the test part, of which the Forecaster holds out the validation part itself."""
     forecaster = Forecaster(
         setting.protocol.horizon, window=setting.protocol.window, data=setting.data, seed=seed,
-        support="positive" if setting.positive else "real", **(OURS | ABLATIONS)[name],
+        **(OURS | ABLATIONS)[name],
     )  # fmt: skip
     known = setting.known
     began = time.process_time()

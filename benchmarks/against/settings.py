@@ -64,7 +64,6 @@ class Setting:
     frame: pd.DataFrame
     schema: dict[str, Any]
     data: Data
-    positive: bool  # laws are cut off at 0
     start: Any  # the last instant before the test part
 
     @property
@@ -101,11 +100,11 @@ def load(dataset: str, name: str, quick: bool = False, data_dir: str | None = No
         schema["target"] = _first(schema["target"])
         frame = _tail(frame, schema) if quick else frame
         start = protocol.cut(frame, schema)
-        return Setting(chosen, opened, frame, schema, protocol.settings("itocast"), False, start)
+        return Setting(chosen, opened, frame, schema, protocol.settings("itocast"), start)
     frame, schema = _timed(opened, short(dataset))
     frame = _tail(frame, schema) if quick else frame
     start = frame[schema["time"]].sort_values().iloc[round((1 - TEST) * len(frame)) - 1]
-    return Setting(chosen, opened, frame, schema, _data(short(dataset), chosen), True, start)
+    return Setting(chosen, opened, frame, schema, _data(short(dataset), chosen), start)
 
 
 def _data(dataset: str, chosen: Protocol) -> Data:

@@ -25,6 +25,8 @@ from itocast.paper.protocol import TEST, VALIDATION
 
 TITLES = {
     "itocast": "**itocast**",
+    "itocast-fast": "itocast, effort fast",
+    "itocast-best": "itocast, effort best",
     "hnn": "HNN (ours)",
     "deep-ensemble": "deep ensemble (ours)",
     "lightgbm-19": "LightGBM, 19 quantiles",
@@ -65,8 +67,8 @@ NOTES = f"""
 From their quantiles at 0.01 … 0.99, by one rule for all. The CRPS is twice the mean pinball loss over these 99 levels.
 The RMSE is that of the tool's mean, or of the mean of its quantiles if it has none. CWCE, R-CWCE and coverage come from
 the cdf at the outcomes, linear in normal scores between quantiles and Gaussian beyond the outermost. Where a law puts
-probability on the outcome itself, such as 0, a place within that probability is drawn. In the practical protocols no
-target can be negative: all laws are cut off at 0. Scores are means over seeds, ± their standard deviation; the lowest
+probability on the outcome itself, such as 0, a place within that probability is drawn. No
+target but those of UCI can be negative: all laws are cut off at 0. Scores are means over seeds, ± their standard deviation; the lowest
 is bold. Fit and predict are processor seconds, the latter for 1,000 rows with all 99 quantiles. Size is the number of
 parameters, or of leaves; memory is the most that the process held.
 

@@ -37,12 +37,11 @@ def measure(dataset: str, protocol: str, peer: str, seed: int, quick: bool, data
     torch.set_num_threads(1)
     if protocol == UCI:
         rows, y, answer, about = _uci(dataset, peer, seed, data_dir)
-        positive = False
+        low = -np.inf
     else:
         setting = load(dataset, protocol, quick, data_dir)
-        y, positive = setting.parts.test.actuals().numpy(), setting.positive
+        y, low = setting.parts.test.actuals().numpy(), 0.0  # no target can be below
         rows, answer, about = len(setting.frame), _forecast(setting, peer, seed), _about(setting, dataset)
-    low = 0.0 if positive else -np.inf
     mean = None if answer.mean is None else np.maximum(answer.mean, low)
     scores = score(np.maximum(answer.quantiles, low), mean, y)
     costs = {
