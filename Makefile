@@ -1,6 +1,6 @@
 PYTHON ?= python3
 BIN := .venv/bin
-.PHONY: demo test lint bench bench-core bench-forecaster paper clean
+.PHONY: demo test lint bench bench-core bench-forecaster bench-peers paper clean
 
 demo: .venv/installed
 	$(BIN)/itocast demo
@@ -13,7 +13,7 @@ lint: .venv/installed-test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: bench-core bench-forecaster
+bench: bench-core bench-forecaster bench-peers
 
 DATA ?= data
 
@@ -27,6 +27,10 @@ bench-forecaster: .venv/installed
 	$(BIN)/python benchmarks/scale.py
 	$(BIN)/python benchmarks/uci.py --data-dir $(DATA)/uci
 	$(BIN)/python benchmarks/digits.py
+
+bench-peers: .venv/installed-bench
+	$(BIN)/python benchmarks/peers.py --data-dir $(DATA)
+	$(BIN)/python benchmarks/peers.py --page
 
 paper: .venv/installed-dgp
 	$(BIN)/itocast paper all --data-dir $(DATA)
@@ -45,6 +49,10 @@ clean:
 
 .venv/installed-dgp: .venv/installed
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[dgp]'
+	touch $@
+
+.venv/installed-bench: .venv/installed
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[bench]'
 	touch $@
 
 .venv/installed-test: .venv/installed

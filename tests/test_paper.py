@@ -63,7 +63,7 @@ def inline(monkeypatch):
             return future
 
     @contextmanager
-    def pool(jobs):
+    def pool(jobs, fresh=False):
         yield Pool()
 
     monkeypatch.setattr(cells, "_pool", pool)
@@ -100,7 +100,7 @@ def test_a_finished_cell_is_not_made_again_and_one_that_fails_takes_no_other_wit
 
 def test_finished_cells_need_no_process(tmp_path, inline, monkeypatch):
     made = cells.run([task(1), task(2)], tmp_path)
-    monkeypatch.setattr(cells, "_pool", lambda jobs: pytest.fail("a process was started"))
+    monkeypatch.setattr(cells, "_pool", lambda *_: pytest.fail("a process was started"))
     assert cells.run([task(2), task(1)], tmp_path) == made
 
 

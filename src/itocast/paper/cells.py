@@ -36,10 +36,11 @@ class Task(NamedTuple):
         return folder / FOLDER / f"{self.key}.json"
 
 
-def run(tasks: list[Task], folder: Path, jobs: int = 1) -> dict[str, Cell]:
+def run(tasks: list[Task], folder: Path, jobs: int = 1, fresh: bool = False) -> dict[str, Cell]:
     """The cells of all tasks: those in the folder as they are, the others made in `jobs` processes of one thread.
 
-    A cell is written when it is done. Ctrl-C stops the processes and keeps what is finished.
+    A cell is written when it is done. Ctrl-C stops the processes and keeps what is finished. With `fresh` each cell
+    has a process of its own, so that its memory can be measured.
     """
     check_folder(folder)
     wanted = _by_key(tasks)
@@ -47,7 +48,7 @@ def run(tasks: list[Task], folder: Path, jobs: int = 1) -> dict[str, Cell]:
     missing = [task for key, task in wanted.items() if key not in cells]
     if not missing:
         return {key: cells[key] for key in wanted}
-    with _progress(len(missing), len(cells)) as report, _pool(min(jobs, len(missing))) as pool:
+    with _progress(len(missing), len(cells)) as report, _pool(min(jobs, len(missing)), fresh) as pool:
         work: dict[Future[Cell], Task] = {pool.submit(_make, task): task for task in missing}
         for future in as_completed(work):
             task = work[future]
@@ -131,9 +132,10 @@ def _make(task: Task) -> Cell:
 
 
 @contextmanager
-def _pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
+def _pool(jobs: int, fresh: bool = False) -> Iterator[ProcessPoolExecutor]:
     """Processes of one thread each, which leave Ctrl-C to their parent."""
-    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_begin)
+    most = 1 if fresh else None
+    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_begin, max_tasks_per_child=most)
     try:
         yield pool
     except BaseException:

@@ -1,0 +1,75 @@
+"""Our own models: the Forecaster as it comes, other efforts, parts taken away, baselines, and SDERegressor."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from against.laws import Answer
+from against.settings import Setting
+from itocast import Forecaster, SDERegressor
+from itocast.forecast import LEVELS, Forecast
+from itocast.models import HNN, SDEHNN
+from itocast.models.sde_hnn import Block
+from itocast.nets import Sizes
+
+
+def still(sizes: Sizes, seed: int = 0) -> SDEHNN:
+    """SDE-HNN without diffusion: g drives no noise, only the variance layer."""
+    model = SDEHNN(sizes, block=Block(gain=1e-12), seed=seed)
+    assert model.block.log_gain is not None
+    model.block.log_gain.requires_grad_(False)
+    return model
+
+
+DEFAULT = "itocast"
+OURS: dict[str, dict[str, Any]] = {  # arguments of Forecaster
+    DEFAULT: {},
+    f"{DEFAULT}-fast": {"effort": "fast"},
+    f"{DEFAULT}-best": {"effort": "best"},
+    "hnn": {"model": "hnn"},
+    "deep-ensemble": {"model": "deep_ensemble"},
+}
+ABLATIONS: dict[str, dict[str, Any]] = {
+    f"{DEFAULT}-no-g": {"model": still},
+    f"{DEFAULT}-no-block": {"model": partial(HNN, components=5)},
+}
+
+
+def answer(name: str, setting: Setting, seed: int) -> Answer:
+    """Fit on all rows before the test part, of which the Forecaster holds out the validation part itself."""
+    forecaster = Forecaster(
+        setting.protocol.horizon, window=setting.protocol.window, data=setting.data, seed=seed,
+        **(OURS | ABLATIONS)[name],
+    )  # fmt: skip
+    known = setting.known
+    began = time.process_time()
+    forecaster.fit(known, **setting.schema)
+    fitted = time.process_time()
+    law, y = forecaster.backtest_distribution(setting.frame, start=setting.start, step=setting.protocol.every)
+    quantiles, mean = tabulate(law)
+    seconds = time.process_time() - fitted
+    if not np.array_equal(y.numpy(), setting.parts.test.actuals().numpy(), equal_nan=True):
+        raise ValueError("the Forecaster was tested on other rows than its peers")
+    return Answer(quantiles, mean, fitted - began, seconds, forecaster.fitted.parameters)
+
+
+def regress(x: np.ndarray, y: np.ndarray, test: np.ndarray, seed: int) -> Answer:
+    """SDERegressor with its defaults."""
+    began = time.process_time()
+    model = SDERegressor(random_state=seed).fit(x, y)
+    fitted = time.process_time()
+    quantiles, mean = tabulate(model.predict_distribution(test))
+    size = sum(parameter.numel() for parameter in model.model_.parameters())
+    return Answer(quantiles, mean, fitted - began, time.process_time() - fitted, size)
+
+
+def tabulate(law: Forecast, rows: int = 2000) -> tuple[np.ndarray, np.ndarray]:
+    """Quantiles (99, rows, horizon, targets) and means, so many rows at a time."""
+    parts = [law[slice(begin, begin + rows)] for begin in range(0, len(law), rows)]
+    quantiles = torch.cat([part.quantile(LEVELS).double() for part in parts], 1)
+    return quantiles.numpy(), law.mean.double().numpy()

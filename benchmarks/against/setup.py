@@ -1,0 +1,100 @@
+"""What the page says of how everything was set up; figures come from the code that uses them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from against.laws import KNOTS
+from against.neural import CHECK, MODELS, SETTINGS, STEPS
+from against.neural import PATIENCE as CHECKS
+from against.ours import ABLATIONS, OURS
+from against.trees import (
+    ENOUGH,
+    FEW,
+    LIGHTGBM,
+    MOST,
+    NGBOOST_BATCH,
+    NGBOOST_SETTINGS,
+    PATIENCE,
+    SMALL,
+    TREE_PEERS,
+    TREES,
+)
+from against.work import HELD
+from itocast.paper.protocol import TEST, VALIDATION
+
+TITLES = {
+    "itocast": "**itocast**",
+    "itocast-fast": "itocast, effort fast",
+    "itocast-best": "itocast, effort best",
+    "hnn": "HNN (ours)",
+    "deep-ensemble": "deep ensemble (ours)",
+    "lightgbm-19": "LightGBM, 19 quantiles",
+    "lightgbm-19-relative": "LightGBM, 19 quantiles of y − last",
+    "lightgbm-mapie": "LightGBM + MAPIE",
+    "ngboost": "NGBoost",
+    "nhits": "NHITS",
+    "tide": "TiDE",
+    "itocast-no-g": "itocast, g = 0",
+    "itocast-no-block": "itocast without the block",
+}
+ORDER = (*OURS, *ABLATIONS, *TREE_PEERS, *MODELS)
+UCI = "Rows of numbers, the standard splits; `SDERegressor` for itocast"
+
+
+def _words(settings: dict[str, Any]) -> str:
+    """Settings in a line, without those that only say how to run."""
+    quiet = ("num_threads", "verbosity", "deterministic", "force_row_wise")
+    return ", ".join(f"{name} {value}" for name, value in settings.items() if name not in quiet)
+
+
+def _models() -> str:
+    return "; ".join(f"{TITLES[name]}: {_words(settings)}" for name, settings in MODELS.items())
+
+
+_FIT = (1 - TEST) * (1 - VALIDATION)
+_HELD = (1 - TEST) * VALIDATION
+
+HEAD = (
+    f"Every tool has the same rows and the same inputs: {100 * _FIT:.0f} % of the rows to learn from, the next "
+    f"{100 * _HELD:.0f} % to stop, choose and calibrate on, the last {100 * TEST:.0f} % to be tested on, from true "
+    "lags and without refitting. Everything runs in one thread, each fit in a process of its own."
+)
+
+NOTES = f"""
+## How laws are scored
+
+From their quantiles at 0.01 … 0.99, by one rule for all. The CRPS is twice the mean pinball loss over these 99 levels.
+The RMSE is that of the tool's mean, or of the mean of its quantiles if it has none. CWCE, R-CWCE and coverage come from
+the cdf at the outcomes, linear in normal scores between quantiles and Gaussian beyond the outermost. Where a law puts
+probability on the outcome itself, such as 0, a place within that probability is drawn. No
+target but those of UCI can be negative: all laws are cut off at 0. Scores are means over seeds, ± their standard deviation; the lowest
+is bold. Fit and predict are processor seconds, the latter for 1,000 rows with all 99 quantiles. Size is the number of
+parameters, or of leaves; memory is the most that the process held.
+
+## How peers were set up
+
+- **Inputs.** All lags of all targets, the last value of each past covariate, the time between rows over the window,
+  calendar and lateness of the step forecast, and the series. Tabular tools read them as columns in the table's units,
+  the calendar as hour, weekday, day and day of the year, the series as a category. For 24 steps rows are stacked over
+  the steps, with the step as a column: at most {MOST:,} rows to learn from and a third of that to stop on, from evenly
+  spaced origins. For several targets there is one model a target.
+- **itocast, HNN, deep ensemble.** `Forecaster` with its defaults, but for `model`; calibration included.
+- **LightGBM, 19 quantiles.** One model for each of {", ".join(f"{p:g}" for p in KNOTS)}; at most {TREES:,} trees,
+  stopped after {PATIENCE} without gain on validation; {_words(LIGHTGBM)} (below {FEW:,} rows: {_words(SMALL)}).
+  Sorted, and linear in normal scores between the levels. "y − last" learns the difference to the last value.
+- **LightGBM + MAPIE.** The mean by the same settings, of y or of y − last; split conformal quantiles of signed
+  residuals, or of residuals over a LightGBM model of their size: what does best on validation. The first half of
+  validation stops trees and teaches the size, the second conformalises; below {2 * ENOUGH:,} rows all of it does both,
+  without the size.
+- **NGBoost.** Normal law of y − last (UCI: of y); {_words(NGBOOST_SETTINGS)}, stopped after {PATIENCE} without
+  gain on validation; trees grown on at most {NGBOOST_BATCH:,} rows drawn anew for each.
+- **NHITS, TiDE.** neuralforecast, 99 quantiles learned at once (MQLoss), sorted; at most {STEPS:,} steps, validated
+  every {CHECK}, stopped after {CHECKS} validations without gain, with the best weights taken; batches of
+  {SETTINGS["windows_batch_size"]} windows, learning rate {SETTINGS["learning_rate"]:g}; {_models()}. Targets
+  standardised; where series differ in length, validation is counted in rows of the longest; covariates are historic,
+  calendar and time between rows known ahead, the series static.
+- **UCI.** Peers stop and conformalise on {100 * HELD:.0f} % of the training rows; `SDERegressor` has all of them and
+  leaves rows out itself.
+"""
+COMMAND = "`python benchmarks/peers.py --data-dir DATA`, then the same with `--page`."

@@ -1,0 +1,224 @@
+"""The benchmark against other tools: its features, its scores and its page; no other tool is needed."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from scipy.stats import norm
+
+from against import page
+from against.features import flat
+from against.laws import KNOTS, LEVELS, SCORES, interpolate, pit, score
+from against.settings import PROTOCOLS, Setting
+from against.work import PEERS, lacking
+from itocast import Data, Forecast, metrics
+from itocast.data.sources import Dataset
+from peers import parse, tasks
+
+
+def gaussian(rows: int = 4000) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Means, deviations, quantiles and outcomes of Gaussian laws that are a little too wide."""
+    generator = np.random.default_rng(0)
+    mean, deviation = generator.normal(size=(rows, 1, 1)), generator.uniform(0.5, 2, (rows, 1, 1))
+    y = mean + 0.9 * deviation * generator.normal(size=(rows, 1, 1))
+    return mean, deviation, mean + deviation * SCORES.reshape(-1, 1, 1, 1), y
+
+
+def setting(horizon: int, series: int = 1) -> Setting:
+    """Hours of counted values, so that a value says its row."""
+    hours = pd.date_range("2024-01-01", periods=200, freq="h")
+    frame = pd.concat(
+        pd.DataFrame({"id": f"s{i}", "ds": hours, "y": 1000.0 * i + np.arange(200), "w": -np.arange(200.0)})
+        for i in range(series)
+    ).reset_index(drop=True)
+    schema = {"target": "y", "time": "ds", "id": "id", "past": ["w"]}
+    protocol = PROTOCOLS["practical" if horizon == 1 else "practical-24"]
+    opened = Dataset(frame, schema, None, False, "")  # type: ignore[arg-type]
+    return Setting(protocol, opened, frame, schema, Data(validation=0.25), True, hours[159])
+
+
+def test_interpolation_is_exact_for_a_gaussian() -> None:
+    values = 3 + 2 * norm.ppf(KNOTS)[:, None]
+    np.testing.assert_allclose(interpolate(values, KNOTS)[:, 0], 3 + 2 * norm.ppf(LEVELS))
+
+
+def test_interpolation_sorts_quantiles_that_cross() -> None:
+    values = norm.ppf(KNOTS)[::-1, None]
+    np.testing.assert_allclose(interpolate(values, KNOTS)[:, 0], norm.ppf(LEVELS))
+
+
+def test_interpolation_by_hand() -> None:
+    """Half way in normal scores between the levels 0.5 and Φ(1)."""
+    found = interpolate(np.array([[0.0], [10.0]]), np.array([0.5, norm.cdf(1.0)]))
+    np.testing.assert_allclose(found[68, 0], 10 * norm.ppf(0.69))
+
+
+def test_pit_of_a_gaussian_is_its_cdf_also_in_the_tails() -> None:
+    y = np.linspace(-4, 4, 201)
+    q = np.broadcast_to(SCORES[:, None], (99, 201))
+    np.testing.assert_allclose(pit(q, y), norm.cdf(y), atol=1e-12)
+
+
+def test_pit_on_an_atom_is_uniform_below_its_probability() -> None:
+    """A law with a probability of 0.3 of 0: outcomes of 0 are spread over 0 … 0.3."""
+    q = np.repeat(np.maximum(LEVELS - 0.3, 0.0)[:, None], 20_000, 1)
+    u = pit(q, np.zeros(20_000))
+    assert u.min() >= 0
+    assert u.max() <= 0.3 + 1e-12
+    assert abs(u.mean() - 0.15) < 0.005
+
+
+def test_scores_are_those_of_metrics_for_a_gaussian() -> None:
+    mean, deviation, q, y = gaussian()
+    law = Forecast(torch.from_numpy(mean)[None], torch.from_numpy(deviation)[None] ** 2)
+    expected, found = metrics.evaluate(law, y), score(q, mean, y)
+    for name in (
+        "rmse",
+        "cwce",
+        "cwce_one_sided",
+        "r_cwce",
+        "coverage_50",
+        "coverage_80",
+        "coverage_90",
+        "coverage_95",
+    ):
+        assert found[name] == pytest.approx(expected[name], abs=1e-9), name
+    assert found["crps"] == pytest.approx(expected["crps"], rel=0.01)  # 99 levels, not all
+    assert found["width_90"] == pytest.approx(metrics.epiw(law, 90))
+
+
+def test_outcomes_that_are_missing_do_not_count() -> None:
+    mean, _, q, y = gaussian(100)
+    part = score(q[:, :60], mean[:60], y[:60])
+    y[60:] = np.nan
+    assert score(q, mean, y) == pytest.approx(part)
+
+
+def test_without_a_mean_the_quantiles_give_it() -> None:
+    mean, _, q, y = gaussian(100)
+    assert score(q, None, y)["rmse"] == pytest.approx(score(q, mean, y)["rmse"])
+
+
+@pytest.mark.parametrize("series", [1, 3])
+def test_features_end_at_the_origin_and_targets_come_after(series: int) -> None:
+    parts = setting(1, series).parts
+    [rows] = flat(parts, parts.test)
+    assert len(rows) == 40 * series
+    np.testing.assert_array_equal(rows.last + 1, rows.y)
+    lags = [i for i, name in enumerate(rows.names) if name.startswith("lag")]
+    np.testing.assert_array_equal(rows.x[:, lags], rows.last[:, None] - np.arange(23, -1, -1))
+    np.testing.assert_array_equal(rows.x[:, rows.names.index("past 0")], -(rows.last % 1000))
+    hours = rows.x[:, rows.names.index("calendar 0")]
+    np.testing.assert_array_equal(hours, rows.y % 1000 % 24)  # of the step that is forecast
+    assert rows.categories == ((rows.names.index("series 0"),) if series > 1 else ())
+
+
+def test_steps_of_a_forecast_are_stacked() -> None:
+    parts = setting(24).parts
+    [rows] = flat(parts, parts.test)
+    step = rows.x[:, rows.names.index("step 0")]
+    np.testing.assert_array_equal(rows.y, rows.last + 1 + step)
+    np.testing.assert_array_equal(step[:24], np.arange(24))
+    [thinned] = flat(parts, parts.train, most=48)
+    assert len(thinned) == 48
+
+
+def test_parts_do_not_overlap() -> None:
+    parts = setting(1).parts
+    ends = [(int(w.steps().min()), int(w.steps().max())) for w in (parts.train, parts.validation, parts.test)]
+    assert ends == [(24, 119), (120, 159), (160, 199)]
+
+
+def test_panel_of_neuralforecast_has_the_same_rows() -> None:
+    from against.neural import Panel
+
+    parts = setting(24, 2).parts
+    panel = Panel(parts)
+    assert panel.count(parts.test) == 24
+    assert panel.count(parts.validation) == 40
+    assert panel.until(parts.test).groupby("unique_id")["ds"].max().tolist() == [183, 183]
+    assert (panel.frame["y"].to_numpy() * panel.scale[0] + panel.shift[0])[5] == pytest.approx(5, abs=1e-3)
+
+
+def cell(peer: str, crps: float, seed: int = 0) -> dict:
+    scores = dict.fromkeys(page.SCORES, 0.5) | {"crps": crps, "coverage_90": 0.9, "size": 10, "memory": 100}
+    return {
+        "settings": {"dataset": "metro", "protocol": "practical", "peer": peer, "seed": seed, "quick": False},
+        "versions": {"itocast": "1.0"}, "packages": {"lightgbm": "4.0"}, "digest": "a", "rows": 1000, "tested": 200,
+        "targets": 1, "file": "metro.csv", "unit": "vehicles per hour", "scores": scores,
+    }  # fmt: skip
+
+
+def test_page_from_cells(tmp_path) -> None:
+    for one in (cell("itocast", 2.0), cell("itocast", 4.0, 1), cell("lightgbm-19", 2.5), cell("nhits", 9.0)):
+        settings = one["settings"]
+        file = tmp_path / "runs" / "cells" / "practical-metro" / f"{settings['peer']}-{settings['seed']}.json"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(one))
+    page.write(tmp_path / "runs", tmp_path)
+    text = (tmp_path / page.PAGE).read_text()
+    assert "| **itocast** | 3.00 ± 1.41 |" in text
+    assert "| **2.50** |" in text
+    assert "**MISSED** (0 of 1): the lowest CRPS\n  - practical metro: 3.00, lightgbm-19 2.50" in text
+    assert "**met** (1 of 1): 88 to 92 %" in text
+    assert "lightgbm 4.0" in text
+    table = pd.read_csv(tmp_path / page.TABLE)
+    assert table["crps"].tolist() == [3.0, 2.5, 9.0]
+
+
+def test_page_refuses_cells_of_other_data() -> None:
+    other = cell("lightgbm-19", 1.0) | {"digest": "b"}
+    with pytest.raises(ValueError, match="practical metro differ in digest"):
+        page.group([cell("itocast", 1.0), other])
+
+
+def test_page_refuses_an_empty_folder(tmp_path) -> None:
+    with pytest.raises(ValueError, match="holds no cells"):
+        page.write(tmp_path, tmp_path)
+
+
+def test_tasks_are_all_settings_peers_and_seeds() -> None:
+    words = "--datasets metro,solar,yacht --protocols practical,uci --peers itocast,lightgbm-19-relative --seeds 2"
+    keys = [task.key for task in tasks(parse([*words.split(), "--splits", "1"]))]
+    assert keys[0] == "practical-metro/itocast-0"
+    assert len(keys) == 2 * 2 * 2 + 1  # a relative target needs a last value, which rows of numbers have not
+    assert keys[-1] == "uci-yacht/itocast-0"
+
+
+def test_unknown_names_are_refused() -> None:
+    with pytest.raises(ValueError, match="peers"):
+        parse(["--peers", "oracle"])
+    assert lacking(("itocast",)) == {}
+    assert "itocast" in PEERS
+
+
+def test_quantile_regression_finds_known_quantiles() -> None:
+    pytest.importorskip("lightgbm")
+    from against.features import Rows
+    from against.trees import LightGBMQuantiles
+
+    generator = np.random.default_rng(0)
+    x = generator.uniform(size=(6000, 1)).astype(np.float32)
+    y = x[:, 0] + generator.normal(size=6000)
+    rows = Rows(x, y, ("x",))
+    model = LightGBMQuantiles(relative=False)
+    model.fit(rows.take(slice(0, 4000)), rows.take(slice(4000, None)), seed=0)
+    q, mean = model.predict(rows.take(slice(0, 500)))
+    assert mean is None
+    assert (np.diff(q, axis=0) >= 0).all()
+    np.testing.assert_allclose((q[89] - q[9]).mean(), norm.ppf(0.9) - norm.ppf(0.1), atol=0.25)
+
+
+def test_each_cell_can_have_a_process_of_its_own(tmp_path) -> None:
+    from cell_work import square
+
+    from itocast.paper import cells
+
+    work = [cells.Task(f"squares/{seed}", square, {"seed": seed}) for seed in range(2)]
+    made = cells.run(work, tmp_path, fresh=True)
+    assert [cell["square"] for cell in made.values()] == [0, 1]
+    assert len({cell["process"] for cell in made.values()}) == 2
