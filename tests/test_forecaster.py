@@ -11,10 +11,10 @@ import pandas as pd
 import polars as pl
 import pytest
 import torch
-from conftest import TINY_SDE, ahead_frame, tiny, wave_frame
+from conftest import TINY, TINY_SDE, ahead_frame, tiny, wave_frame
 
 from itocast import Data, Forecaster, forecaster, metrics
-from itocast.training import nll
+from itocast.training import EFFORTS, Training, nll
 
 BOUNDS = ["lo-80", "hi-80", "lo-95", "hi-95"]
 LAW = ["mean", "median", *BOUNDS, "aleatoric", "epistemic"]
@@ -606,3 +606,30 @@ def test_saving_twice_gives_the_same_bytes(single, tmp_path):
         single[1].save(tmp_path / name)
     for file in ("manifest.json", "weights.safetensors"):
         assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes()
+
+
+def test_a_range_is_taken_from_the_targets_until_they_leave_it():
+    """Rain: half of the hours are dry, none is below 0."""
+    hours = np.arange(400)
+    rain = np.maximum(np.sin(hours * 2 * np.pi / 24) + 0.3 * np.random.default_rng(0).standard_normal(400), 0)
+    frame = pd.DataFrame({"ds": pd.date_range("2024-01-01", periods=400, freq="h"), "y": rain})
+    forecaster = tiny().fit(frame[:300])
+    assert (forecaster.recipe.support, forecaster.fitted.support) == ("auto", "positive")
+    assert (forecaster.predict(level=95)["lo-95"] >= 0).all()
+    assert tiny().fit(frame[:300].assign(y=rain[:300] + 1)).fitted.support == "real"
+    assert tiny(support="real").fit(frame[:300]).fitted.support == "real"
+    forecaster.update(frame[300:].assign(y=rain[300:] - 0.5))
+    assert forecaster.fitted.support == "real"
+    assert forecaster.predict(level=95)["lo-95"].min() < 0
+
+
+def test_more_effort_is_a_longer_run():
+    epochs = {effort: Training.suited(10_000, effort).epochs for effort in EFFORTS}
+    assert epochs["fast"] < epochs["balanced"] < epochs["best"]
+    assert Training.suited(10_000, "best", epochs=3).epochs == 3
+    frame = wave_frame(300)
+    runs = {
+        effort: Forecaster(window=4, effort=effort, model=TINY).fit(frame, target="load", time="time").fitted.history
+        for effort in ("fast", "balanced")
+    }
+    assert len(runs["fast"].epochs) < len(runs["balanced"].epochs)

@@ -89,6 +89,7 @@ SETTINGS = [
     ({"horizon": True}, "horizon=True: expected a whole number"),
     ({"horizon": "3"}, "horizon='3': expected a whole number"),
     ({"window": -1}, "window=-1: expected a whole number, at least 1"),
+    ({"effort": "heroic"}, "effort='heroic': expected one of fast, balanced, best"),
     ({"support": "integer"}, "support='integer': expected one of auto, real, positive, unit"),
     ({"model": "prophet"}, "model='prophet': expected one of sde_hnn, hnn, .*, or what makes a model"),
     ({"model": 3}, "model=3: expected"),

@@ -625,3 +625,22 @@ def test_weights_that_decay_to_nothing_keep_finite_gradients():
     assert out.isfinite()
     assert norm.network.weight.grad.isfinite().all()
     assert torch.linalg.matrix_norm(norm.weights()["weight"], ord=2) <= 1
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_layers_that_share_a_product_give_what_they_give_apart(training):
+    """A third part in a network, which changes nothing, keeps f and g apart."""
+    generator = torch.Generator().manual_seed(0)
+    layers = [nn.Linear(6, 6) for _ in range(2)]
+    for parameter in (p for layer in layers for p in layer.parameters()):
+        nn.init.normal_(parameter, generator=generator)
+    ends = []
+    for more in ([], [nn.Identity()]):
+        f, g = (nn.Sequential(copy.deepcopy(layer), nn.Tanh(), *more) for layer in layers)
+        block = SDEBlock(f, g, dropout=0.3, gain=0.7).train(training)
+        z = torch.randn(5, 6, generator=torch.Generator().manual_seed(1)).requires_grad_()
+        end = block.paths(z, 4, Noise(3, shared=False))
+        end.square().sum().backward()
+        ends.append((end, z.grad, block.drift.network[0].weight.grad, block.log_gain.grad))
+    for one, other in zip(*ends, strict=True):
+        torch.testing.assert_close(one, other)

@@ -67,9 +67,9 @@ NOTES = f"""
 From their quantiles at 0.01 … 0.99, by one rule for all. The CRPS is twice the mean pinball loss over these 99 levels.
 The RMSE is that of the tool's mean, or of the mean of its quantiles if it has none. CWCE, R-CWCE and coverage come from
 the cdf at the outcomes, linear in normal scores between quantiles and Gaussian beyond the outermost. Where a law puts
-probability on the outcome itself, such as 0, a place within that probability is drawn. No
-target but those of UCI can be negative: all laws are cut off at 0. Scores are means over seeds, ± their standard deviation; the lowest
-is bold. Fit and predict are processor seconds, the latter for 1,000 rows with all 99 quantiles. Size is the number of
+probability on the outcome itself, such as 0, a place within that probability is drawn. No target but those of UCI can
+be negative: all laws are cut off at 0. Scores are means over seeds, ± their standard deviation; the lowest is bold. Fit
+and predict are processor seconds, the latter for 1,000 rows with all 99 quantiles. Size is the number of
 parameters, or of leaves; memory is the most that the process held.
 
 ## How peers were set up
