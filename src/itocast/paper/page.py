@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 from itocast.data import sources
-from itocast.paper import intervals, table
+from itocast.paper import intervals, outputs, table
 from itocast.paper.cells import stored
 from itocast.paper.experiments import EXPERIMENTS
 from itocast.paper.outputs import digits, markdown, summary
@@ -87,10 +87,7 @@ def write(folder: Path, output: Path, reading: Path | None = None) -> Path:
 
 
 def _head(groups: Groups) -> str:
-    found: dict[str, set[str]] = {}
-    for name, version in (pair for trials in groups.values() for trial in trials for pair in trial["versions"].items()):
-        found.setdefault(name, set()).add(version)
-    versions = ", ".join(f"{name} {' and '.join(sorted(all_))}" for name, all_ in found.items())
+    versions = outputs.versions(trial["versions"] for trials in groups.values() for trial in trials)
     cells = [trial for (_, form, _), trials in groups.items() if form == "paper" for trial in trials]
     late = sum(trial["best_epoch"] == len(trial["history"]["validation"]) for trial in cells)
     return HEAD.format(versions=versions, read=_read(groups), late=late, cells=len(cells))
