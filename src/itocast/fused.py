@@ -46,7 +46,8 @@ class Walk(Function):
         grad = grad + (inner @ weight[dim:]).view_as(grad)
         for state, both, normal in zip(reversed(states[:-1]), reversed(fields), reversed(noise), strict=True):
             driven = grad * normal
-            to_gain += torch.dot(driven.flatten(), both[..., dim:].flatten())
+            if ctx.needs_input_grad[3]:
+                to_gain += torch.dot(driven.flatten(), both[..., dim:].flatten())
             inner = _through_tanh(torch.cat([grad * dt, driven * gain], -1), both)
             to_weight.addmm_(inner.T, state.reshape(-1, dim))
             to_bias += inner.sum(0)

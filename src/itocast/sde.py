@@ -132,8 +132,8 @@ class SDEBlock(nn.Module):
     without a time axis as a sequence of length one. `dropout` is the chance that a component of g is masked at a
     step; it is part of the noise and stays on in prediction. `gain` is where the learned, positive factor of g starts.
 
-    Deviates: the paper has no gain. Without one, |g| near 1 over T = 3 drowns the state in noise; `gain=None`
-    gives the literal form.
+    Deviates: the paper has no gain, nor has the default SDE-HNN: `gain=None` takes g as it is. A small gain lets a
+    block into a network that was not made for it without drowning its state, as |g| near 1 over T = 3 can.
 
     Inside a network, `block(z)` draws fresh noise while training and the same noise for all rows after `eval()`.
     Give each block of a network a `seed` of its own, or they share their noise. For several paths or a noise of your

@@ -21,7 +21,7 @@ class Block(Settings):
     T: float = 3.0
     dt: float = 1.5
     dropout: float = 0.2
-    gain: float | None = 0.1
+    gain: float | None = Field(None, description="where a learned factor of g starts; None for g as it is")
     solver: str = "euler_maruyama"
     state: Literal["last", "sequence"] = Field("last", description="what z is, for a recurrent encoder")
 
@@ -37,8 +37,8 @@ class Block(Settings):
 class SDEHNN(Model):
     """Encoder, SDE-block, then means from z_T and variances from g(z_T), Eq. 6 and 7, Fig. 1.
 
-    Deviates from the paper where measurements asked for it: a learned gain of g, five weighted Gaussians a path, means
-    relative to the last value, and the likelihood of the mixture over paths. `SDEHNN.paper` is the literal form.
+    Deviates from the paper where measurements asked for it: f and g are linear layers with tanh, five weighted Gaussians
+    a path, means relative to the last value, and the likelihood of the mixture over paths. `SDEHNN.paper` is the literal form.
 
     >>> import torch
     >>> sizes = Sizes(window=5, targets=1, covariates=4, known=0, horizon=1)
