@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import sys
 import warnings
+from collections.abc import Callable
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -33,6 +35,10 @@ Calibration = Annotated[
 ]
 CalibrationBy = Annotated[str | None, typer.Option(help="series, or a static column: a correction for each.")]
 Threads = Annotated[int, typer.Option(min=1, help="Processor threads to use.")]
+PLACES = {
+    "freq": "data.freq", "repeated": "data.repeated", "gaps": "data.gaps", "holidays": "data.holidays",
+    "model": "model.kind", "epochs": "training.epochs",
+}  # fmt: skip  # of options in a settings file, where they have another name
 
 
 @app.callback(invoke_without_command=True)
@@ -89,20 +95,15 @@ def fit(
     threads: Threads = 1,
 ) -> None:
     """Learn from a table, write the model, and say how well it did on the newest rows."""
-    from itocast.config import Config
     from itocast.console import report
     from itocast.storage import check_folder
 
     check_folder(output)
-    options = {
-        "horizon": horizon, "window": window, "target": _list(target) if target and "," in target else target,
-        "id": id, "past": _list(past), "future": _list(future), "static": _list(static), "effort": effort,
-        "support": support,
-        "data.freq": freq, "data.repeated": repeated, "data.gaps": gaps, "data.holidays": holidays,
-        "model.kind": model, "calibration": calibration, "calibration_by": calibration_by, "training.epochs": epochs,
-        "seed": seed, "time": time,
-    }  # fmt: skip
-    settings = Config.read(config, options)
+    settings = _settings(
+        config=config, horizon=horizon, window=window, target=target, time=time, id=id, past=past, future=future,
+        static=static, effort=effort, support=support, freq=freq, repeated=repeated, gaps=gaps, holidays=holidays,
+        model=model, calibration=calibration, calibration_by=calibration_by, epochs=epochs, seed=seed,
+    )  # fmt: skip
     _use(threads)
     forecaster = settings.forecaster()
     frame = _frame(data)
@@ -112,6 +113,37 @@ def fit(
     if checkpoint:
         checkpoint.unlink(missing_ok=True)
     report(forecaster, frame, output, data)
+
+
+def _with_settings(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of `fit` that are settings, which it takes as keywords."""
+    own = [one for one in signature(command, eval_str=True).parameters.values() if one.kind != Parameter.VAR_KEYWORD]
+    known = {one.name for one in own} | {"resume"}
+    shared = [one for name, one in signature(fit, eval_str=True).parameters.items() if name not in known]
+    command.__signature__ = signature(command).replace(parameters=[*own, *shared])  # type: ignore[attr-defined]
+    return command
+
+
+@app.command()
+@_with_settings
+def tune(
+    data: Source,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the search.")] = Path("tuned"),
+    minutes: Annotated[float | None, typer.Option(help="Time for all; without --trials 10.")] = None,
+    trials: Annotated[int | None, typer.Option(min=1, help="At most so many, earlier runs included.")] = None,
+    threads: Threads = 1,
+    **options: Any,
+) -> None:
+    """Search for settings that are better than the defaults; the same command goes on. What is set is not searched."""
+    from itocast.console import report_tuned
+    from itocast.tuning import tune
+
+    settings = _settings(**options)
+    _use(threads)
+    found = tune(_frame(data), minutes, trials, output, **settings.model_dump(exclude_unset=True))
+    report_tuned(found, output, data)
+    if found.interrupted:
+        raise typer.Exit(130)
 
 
 @app.command()
@@ -261,6 +293,16 @@ def datasets_get(name: Dataset, output: Output = "-", data_dir: DataDir = None) 
 
     frames.check_name(output)
     frames.write(sources.load(name, data_dir), output)
+
+
+def _settings(config: Path | None, **options: Any) -> Any:
+    """The settings of a file and the options that replace them."""
+    from itocast.config import Config
+
+    lists = {name: _list(options[name]) for name in ("past", "future", "static")}
+    if options["target"] and "," in options["target"]:
+        lists["target"] = _list(options["target"])
+    return Config.read(config, {PLACES.get(name, name): value for name, value in (options | lists).items()})
 
 
 def _use(threads: int) -> None:
