@@ -70,15 +70,15 @@ def report_tuned(found: Tuned, output: Path, data: str) -> None:
     console.print(grid)
     held = f"the newest {100 * HELD:.0f} % of the rows, after {found.since}, which no trial learned from"
     verdict = (
-        f"The best has a CRPS {found.gain:.1f} % below that of the defaults on {held}. They chose it, so expect less of "
-        "it on others."
+        f"The best has a CRPS {found.gain:.1f} % below that of the defaults on {held}. They chose it, so expect less "
+        "of it on others."
         if found.gain > 0
         else f"Nothing was better than the defaults on {held}."
     )
     interrupted = "Interrupted: every finished trial is kept. " if found.interrupted else ""
     console.print(
-        f"{count(len(table), 'trial')}, all of them in {output / TRIALS}. {verdict}\n{interrupted}The same command goes "
-        f"on from here. Next:\n  itocast fit {'DATA' if data == '-' else data} --config {output / BEST} -o model",
+        f"{count(len(table), 'trial')}, all of them in {output / TRIALS}. {verdict}\n{interrupted}The same command "
+        f"goes on from here. Next:\n  itocast fit {'DATA' if data == '-' else data} --config {output / BEST} -o model",
         highlight=False, markup=False, soft_wrap=True,
     )  # fmt: skip
 
