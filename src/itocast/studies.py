@@ -43,7 +43,8 @@ def open_study(path: Path, here: dict[str, str]) -> Any:
             path.write_bytes(content[: content.rfind(b"\n") + 1])
     try:
         storage = JournalStorage(JournalFileBackend(str(path)))
-        study = optuna.create_study(study_name=NAME, storage=storage, load_if_exists=True)
+        there = NAME in optuna.get_all_study_names(storage)
+        study = (optuna.load_study if there else optuna.create_study)(study_name=NAME, storage=storage)
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is not a study, or is damaged ({error}): name another folder") from None
     before = study.user_attrs.get("search")

@@ -102,7 +102,9 @@ class Search:
         self.table = forecaster._table(df, **config.columns())
         self.cut = self.table.cutoff(1 - HELD)
         self.train = self.table.until(self.cut)
-        self.fixed = config.model_dump(mode="json", exclude_unset=True)
+        self.fixed = config.model_dump(
+            mode="json", exclude_unset=True, exclude={"window"} if not config.window else None
+        )
         preparation, self.defaults = _defaults(self.train, recipe)
         learned = self.train.until(self.train.cutoff(1 - recipe.data.validation))
         spare = (int(np.median(np.diff(learned.starts))) - recipe.horizon) // 2
