@@ -55,7 +55,7 @@ class Recipe:
     calibration_by: str | None  # "series", or a static column: a correction for each
     seed: int
     watch: Callable[[Model, Windows, Windows], dict[str, float]] | None = None  # notes of each epoch, on both parts
-    quiet: bool = False  # training shows no bar
+    nested: bool = False  # a part of something longer, which has the bar and Ctrl-C
 
     def settings(self, rows: int) -> Training:
         """How to train on so many rows."""
@@ -92,7 +92,7 @@ class Fitted:
         model = recipe.build(train.sizes, seed=recipe.seed)
         watch = recipe.watch
         noted = None if watch is None else lambda model: watch(model, train, validation)
-        history = fit(model, train, validation, training, recipe.seed, checkpoint, noted, recipe.quiet)
+        history = fit(model, train, validation, training, recipe.seed, checkpoint, noted, recipe.nested)
         independent = Dependence.none(recipe.horizon, len(table.columns.targets))
         last = context(table, preparation.window + recipe.horizon)
         support = support_of(table.y) if recipe.support == "auto" else recipe.support

@@ -181,7 +181,7 @@ class Search:
 
     def _score(self, settings: dict[str, Any], deadline: float, report: Report) -> float:
         """The CRPS of the held-out rows, of a forecaster that knows those before."""
-        recipe = replace(self._config(settings).forecaster().recipe, quiet=True)
+        recipe = replace(self._config(settings).forecaster().recipe, nested=True)
         ends: list[float] = []  # of the epochs
 
         def watch(model: Any, train: Any, validation: Any) -> dict[str, float]:
@@ -197,8 +197,6 @@ class Search:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what a fit warns of, the fit of the best will say again
             fitted = Fitted.train(self.train, replace(recipe, watch=watch))
-            if fitted.history.stopped == "interrupted":
-                raise KeyboardInterrupt
             windows = fitted.preparation.meeting(self.table, self.cut).windows(self.table, after=self.cut)
             score = _crps(fitted, windows.only(np.isin(windows.origins.numpy(), self.origins)))
         self.after = max(self.after, monotonic() - ends[-1])
@@ -257,7 +255,7 @@ def _defaults(table: Table, recipe: Recipe) -> tuple[Preparation, dict[str, Any]
 def _crps(fitted: Fitted, windows: Windows) -> float:
     """The mean over all forecasts that can be checked, in the table's unit."""
     total = count = 0.0
-    for part in windows.chunks(max(1, CHUNK // windows.horizon)):
+    for part in windows.chunks(max(1, CHUNK // (windows.horizon * windows.numbers.y.shape[1]))):
         law, y = fitted.law(part), part.actuals()
         scores = law.crps(y.where(~y.isnan(), law.mean.double()))[~y.isnan()]
         total, count = total + scores.sum().item(), count + len(scores)
