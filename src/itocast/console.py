@@ -71,7 +71,7 @@ def report_tuned(found: Tuned, output: Path, data: str) -> None:
     held = f"the newest {100 * HELD:.0f} % of the rows, after {found.since}, which no trial learned from"
     verdict = (
         f"The best has a CRPS {found.gain:.1f} % below that of the defaults on {held}. They chose it, so expect less "
-        "of it on others."
+        "of it on others, and compare both there before you rely on it."
         if found.gain > 0
         else f"Nothing was better than the defaults on {held}."
     )
