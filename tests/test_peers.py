@@ -38,7 +38,7 @@ def setting(horizon: int, series: int = 1) -> Setting:
     schema = {"target": "y", "time": "ds", "id": "id", "past": ["w"]}
     protocol = PROTOCOLS["practical" if horizon == 1 else "practical-24"]
     opened = Dataset(frame, schema, None, False, "")  # type: ignore[arg-type]
-    return Setting(protocol, opened, frame, schema, Data(validation=0.25), True, hours[159])
+    return Setting(protocol, opened, frame, schema, Data(validation=0.25), hours[159])
 
 
 def test_interpolation_is_exact_for_a_gaussian() -> None:

@@ -86,5 +86,5 @@ def _of_step(parts: Parts, windows: Windows) -> dict[str, np.ndarray]:
     if parts.preparation.cycles:
         times = table.clock.index(table.times[ahead])
         hour = times.hour + times.minute / 60
-        found["calendar"] = np.stack([hour, times.dayofweek, times.day, times.dayofyear], 1)
+        found["calendar"] = np.stack([hour, times.day_of_week, times.day, times.day_of_year], 1)
     return {name: part.astype(np.float32) for name, part in found.items()}

@@ -14,7 +14,7 @@ from against.ours import DEFAULT
 from against.settings import DATASETS, PROTOCOLS
 from against.work import MODELS, TREE_PEERS, UCI, UCI_SETS
 from itocast.paper.cells import Cell, stored
-from itocast.paper.outputs import digits, markdown, spread, summary
+from itocast.paper.outputs import digits, markdown, spread, summary, versions
 from itocast.paper.protocol import short
 from itocast.storage import write_bytes
 
@@ -146,18 +146,10 @@ def frame(groups: Groups) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def versions(groups: Groups) -> dict[str, str]:
-    """All packages that made the cells; several versions of one are all named."""
-    found: dict[str, set[str]] = {}
-    for cell in (cell for peers in groups.values() for cells in peers.values() for cell in cells):
-        for name, value in (cell["versions"] | cell["packages"]).items():
-            found.setdefault(name, set()).add(value)
-    return {name: " and ".join(sorted(values)) for name, values in found.items()}
-
-
 def text(groups: Groups) -> str:
     """The whole page."""
-    made = ", ".join(f"{name} {value}" for name, value in versions(groups).items())
+    cells = (cell for peers in groups.values() for trials in peers.values() for cell in trials)
+    made = versions(cell["versions"] | cell["packages"] for cell in cells)
     lines = [
         "# itocast against other tools",
         "",

@@ -28,14 +28,7 @@ from itocast.training import EFFORTS, History, Training, fit, nll, predict
 Build = Callable[..., Model]
 MOST = 4000  # windows that early stopping looks at, evenly spaced
 CELLS = 24_000  # forecasts of one step and target that calibration looks at: what fits into memory
-RECIPE = (
-    "window",
-    "effort",
-    "support",
-    "calibration",
-    "calibration_by",
-    "seed",
-)  # what is written of a recipe as it is
+RECIPE = ("window", "effort", "support", "calibration", "calibration_by", "seed")  # is written as it is
 FRESH = 2000  # forecasts that calibration looks back at, even where that is more than half of those held out
 ENOUGH = 50  # new windows without which an update leaves the calibration as it is
 

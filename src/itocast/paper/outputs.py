@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -66,3 +67,15 @@ def summary(values: list[float]) -> tuple[float, float]:
     """Mean and standard deviation, which is nan for one value."""
     with np.errstate(invalid="ignore"):  # a trial may have a score that is not finite
         return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else math.nan
+
+
+def versions(cells: Iterable[dict[str, str]]) -> str:
+    """All packages that made some cells, with all versions of each.
+
+    >>> versions([{"torch": "2.13", "pandas": "3.1"}, {"torch": "2.13", "pandas": "2.3"}])
+    'torch 2.13, pandas 2.3 and 3.1'
+    """
+    found: dict[str, set[str]] = {}
+    for name, version in (pair for cell in cells for pair in cell.items()):
+        found.setdefault(name, set()).add(version)
+    return ", ".join(f"{name} {' and '.join(sorted(every))}" for name, every in found.items())

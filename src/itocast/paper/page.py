@@ -6,8 +6,8 @@ import shutil
 from pathlib import Path
 
 from itocast.data import sources
-from itocast.paper import intervals, table
-from itocast.paper.cells import Cell, stored
+from itocast.paper import intervals, outputs, table
+from itocast.paper.cells import stored
 from itocast.paper.experiments import EXPERIMENTS
 from itocast.paper.outputs import digits, markdown, summary
 from itocast.paper.printed import printed
@@ -87,8 +87,7 @@ def write(folder: Path, output: Path, reading: Path | None = None) -> Path:
 
 
 def _head(groups: Groups) -> str:
-    first: Cell = next(iter(groups.values()))[0]
-    versions = ", ".join(f"{name} {version}" for name, version in first["versions"].items())
+    versions = outputs.versions(trial["versions"] for trials in groups.values() for trial in trials)
     cells = [trial for (_, form, _), trials in groups.items() if form == "paper" for trial in trials]
     late = sum(trial["best_epoch"] == len(trial["history"]["validation"]) for trial in cells)
     return HEAD.format(versions=versions, read=_read(groups), late=late, cells=len(cells))

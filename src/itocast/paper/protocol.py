@@ -131,9 +131,9 @@ def measure(
     training: Any = {"epochs": 8} if quick else None
     if form == "paper":
         training = paper_training(len(frame), epochs, quick, **chosen)
-    literal: dict[str, Any] = {"calibration": None, "support": "real"} if form == "paper" else {}
     forecaster = Forecaster(
-        1, window=5, data=settings(form), model=build, training=training, seed=seed, **literal
+        1, window=5, support="real" if form == "paper" else "auto", data=settings(form), model=build,
+        training=training, calibration=None if form == "paper" else "auto", seed=seed,
     )  # fmt: skip
     began = time.process_time()  # of this one thread, so that other work on the machine does not count
     fitted = forecaster.fit(until(frame, schema, start), **schema).fitted
