@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from itocast.models.sde_hnn import SDEHNN
     from itocast.sde import SDEBlock
     from itocast.training import Training
-    from itocast.tuning import tune
+    from itocast.tuning.search import tune
 
 __version__ = "0.1.0"
 __all__ = [
@@ -39,7 +39,7 @@ _HOMES = {
     "SDERegressor": "itocast.estimators",
     "Training": "itocast.training",
     "long": "itocast.data.reading",
-    "tune": "itocast.tuning",
+    "tune": "itocast.tuning.search",
 }
 _MODULES = {"datasets": "itocast.data.sources", "metrics": "itocast.metrics"}
 

@@ -1,4 +1,4 @@
-"""What the command line prints after a fit and after a search."""
+"""What the command line prints after a fit."""
 
 from __future__ import annotations
 
@@ -9,9 +9,6 @@ from rich.console import Console
 from rich.table import Table
 
 from itocast.forecaster import Forecaster
-from itocast.tuning import BEST, HELD, TRIALS, Tuned
-
-SHOWN = 10  # trials of a search, the defaults among them
 
 
 def count(number: int, thing: str) -> str:
@@ -55,30 +52,6 @@ def report(forecaster: Forecaster, frame: Any, output: Path, data: str) -> None:
         f"The newest {100 * prepared.data.validation:.0f} % of the rows: not trained on, but they chose the epoch and "
         f"the calibration. Next:\n  itocast predict {output}{ahead} -o forecast.csv\n"
         f"  itocast backtest {output} {'DATA' if data == '-' else data} -o backtest.csv",
-        highlight=False, markup=False, soft_wrap=True,
-    )  # fmt: skip
-
-
-def report_tuned(found: Tuned, output: Path, data: str) -> None:
-    """What was tried, the best of it, by how much it beats the defaults, and what to do next."""
-    console, table = Console(), found.table
-    grid = Table("rank", "CRPS", "gain", "seconds", "settings that differ")
-    for row in table[(table.index < SHOWN - 1) | (table["trial"] == 0)].to_dict("records"):
-        score = (f"{row['rank']}", f"{row['crps']:.4g}", f"{row['gain']:.1f} %")
-        score = score if row["outcome"] == "finished" else ("", row["outcome"], "")
-        grid.add_row(*score, f"{row['seconds']:.0f}", row["settings"])
-    console.print(grid)
-    held = f"the newest {100 * HELD:.0f} % of the rows, after {found.since}, which no trial learned from"
-    verdict = (
-        f"The best has a CRPS {found.gain:.1f} % below that of the defaults on {held}. They chose it, so expect less "
-        "of it on others, and compare both there before you rely on it."
-        if found.gain > 0
-        else f"Nothing was better than the defaults on {held}."
-    )
-    interrupted = "Interrupted: every finished trial is kept. " if found.interrupted else ""
-    console.print(
-        f"{count(len(table), 'trial')}, all of them in {output / TRIALS}. {verdict}\n{interrupted}The same command "
-        f"goes on from here. Next:\n  itocast fit {'DATA' if data == '-' else data} --config {output / BEST} -o model",
         highlight=False, markup=False, soft_wrap=True,
     )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""All that is known of optuna: proposals of what to try, and finished trials in one file."""
+"""All that is known of optuna: proposals of what to try, and what is finished in one file."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from itocast.dials import Space
+from itocast.tuning.dials import Space
 
-NAME = "itocast"
+NAME, GUARD = "itocast", "guard "
 CHANGES = 4  # settings of the best trial that the next one changes, at most
 
 
@@ -30,8 +30,33 @@ def optuna_at_hand() -> Iterator[None]:
         optuna.logging.set_verbosity(level)
 
 
-def open_study(path: Path, here: dict[str, str]) -> Any:
-    """The study of a file, new or as it was left; refused if it is not of the search that `here` describes."""
+class Study:
+    """Finished trials, and finished fits of the guard by trial and seed; written to a file at once if there is one."""
+
+    def __init__(self, path: Path | None, search: dict[str, str]) -> None:
+        import optuna
+
+        self._kept = optuna.create_study() if path is None else _opened(path, search)
+        self.trials: list[Any] = self._kept.trials
+        self.fits: dict[tuple[int, int], dict[str, Any]] = {}
+        for name, fit in self._kept.user_attrs.items():
+            if name.startswith(GUARD):
+                number, seed = map(int, name.removeprefix(GUARD).split())
+                self.fits[number, seed] = fit
+
+    def add(self, trial: Any) -> None:
+        """Keep a trial; it is one line of the journal, there whole or not at all."""
+        self._kept.add_trial(trial)
+        self.trials.append(trial)
+
+    def add_fit(self, number: int, seed: int, fit: dict[str, Any]) -> None:
+        """Keep a fit of the guard in the same way."""
+        self._kept.set_user_attr(f"{GUARD}{number} {seed}", fit)
+        self.fits[number, seed] = fit
+
+
+def _opened(path: Path, search: dict[str, str]) -> Any:
+    """The study of a file, new or as it was left; refused if it is not of the search that `search` describes."""
     import optuna
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
@@ -49,10 +74,12 @@ def open_study(path: Path, here: dict[str, str]) -> Any:
         raise ValueError(f"{path} is not a study, or is damaged ({error}): name another folder") from None
     before = study.user_attrs.get("search")
     if before is None:
-        study.set_user_attr("search", here)
-    elif before != here:
-        names = [name for name in before | here if before.get(name) != here.get(name)]
-        words = [f"{name} was {before.get(name, 'not set')}, here it is {here.get(name, 'not set')}" for name in names]
+        study.set_user_attr("search", search)
+    elif before != search:
+        names = [name for name in before | search if before.get(name) != search.get(name)]
+        words = [
+            f"{name} was {before.get(name, 'not set')}, here it is {search.get(name, 'not set')}" for name in names
+        ]
         raise ValueError(f"folder={str(path.parent)!r} holds another search: {'; '.join(words)}; name another folder")
     return study
 
