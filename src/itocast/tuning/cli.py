@@ -37,6 +37,7 @@ def tune(
 
 def report(found: Tuned, output: Path, data: str) -> None:
     """What was tried and compared, what is kept and why, and what to do next."""
+    from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
 
@@ -44,7 +45,11 @@ def report(found: Tuned, output: Path, data: str) -> None:
     from itocast.tuning.search import BEST, TRIALS
 
     console, table = Console(), found.table
-    grid = Table("search CRPS", "gain", "guard CRPS", "gain", "needed", "seeds", "seconds", "settings that differ")
+    title = "CRPS in the search and by the guard, gains over the defaults"
+    grid = Table(title=title, box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    for name in ("search", "gain", "guard", "gain", "needed", "seeds", "seconds"):
+        grid.add_column(name, justify="right")
+    grid.add_column("settings that differ", overflow="fold")
     for row in table[(table.index < SHOWN) | (table["seeds"] > 0) | (table["trial"] == 0)].to_dict("records"):
         scores = [_figure(row["crps"]), _percent(row["gain"]), _figure(row["guard"]), _percent(row["guard_gain"])]
         rest = [_percent(row["needed"]), str(row["seeds"] or ""), f"{row['seconds']:.0f}", row["settings"]]
@@ -84,9 +89,10 @@ def _verdict(found: Tuned) -> str:
             "chance."
         )
     if (table["gain"] > 0).any():
-        why = "the comparison was interrupted" if found.interrupted else "the time was too short to compare others"
-        return f"The defaults are kept: {why} on {rows}."
-    return "The defaults are kept: nothing was better in the search."
+        why = "it was too early" if found.interrupted else "the time was too short"
+        return f"The defaults are kept: {why} to compare others with them on {rows}."
+    tried = "nothing was better in the search" if len(table) > 1 else "no other settings were tried"
+    return f"The defaults are kept: {tried}."
 
 
 def _figure(value: float) -> str:

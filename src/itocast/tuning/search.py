@@ -186,16 +186,16 @@ class Search:
 
     def _guard(self, deadline: float, report: Report) -> None:
         """Fit the best trials and the defaults anew, with other seeds, on all rows before the guard's."""
-        lacking = self.guard.lacking(deadline - monotonic())
-        for place, (number, seed) in enumerate(lacking, 1):
-            settings = self.study.trials[number].user_attrs["settings"]
-            say = partial(report, f"guard, fit {place} of {len(lacking)}")
-            try:
-                fit = self._fit(self.guard.part, settings, self.config.seed + seed, deadline, say)
-            except OutOfTime:
-                return
-            self.study.add_fit(number, seed, fit)
-            self._found(False)
+        while lacking := self.guard.lacking(deadline - monotonic()):  # again, as time may be left for more
+            for place, (number, seed) in enumerate(lacking, 1):
+                settings = self.study.trials[number].user_attrs["settings"]
+                say = partial(report, f"guard, fit {place} of {len(lacking)}")
+                try:
+                    fit = self._fit(self.guard.part, settings, self.config.seed + seed, deadline, say)
+                except OutOfTime:
+                    return
+                self.study.add_fit(number, seed, fit)
+                self._found(False)
 
     def _fit(self, part: Part, settings: dict[str, Any], seed: int, deadline: float, say: Say) -> dict[str, Any]:
         """The sums of its scores if it went well, which the defaults must, its outcome and its seconds."""
