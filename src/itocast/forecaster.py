@@ -106,6 +106,16 @@ class Forecaster:
         `static` ones are the same in all rows of a series. `checkpoint` is a file from which a run that was cut short
         goes on.
         """
+        table = self._table(df, target, time, id, past, future, static)
+        self._kind = frames.kind_of(df)
+        self._fitted = Fitted.train(table, self.recipe, checkpoint)
+        return self
+
+    def _table(
+        self, df: Any, target: str | Sequence[str], time: str | None, id: str | None, past: Sequence[str],
+        future: Sequence[str], static: Sequence[str],
+    ) -> Table:  # fmt: skip
+        """All observed rows to learn from, checked; the arguments are those of `fit`."""
         frame = open_frame(df)
         groups = {"past": past, "future": future, "static": static}
         names = {name: column_names(name, value) for name, value in groups.items()}
@@ -127,11 +137,9 @@ class Forecaster:
                 f"time names column 'ds', which is not in the table: its columns are {', '.join(frame.columns)}; "
                 "pass time=, or time=None to take rows in their order"
             )
-        self._kind = frames.kind_of(df)
         data = self.recipe.data
         table = read_table(frame.to_native(), columns, freq=data.freq, repeated=data.repeated, gaps=data.gaps)
-        self._fitted = Fitted.train(self._checked(table)[0], self.recipe, checkpoint)
-        return self
+        return self._checked(table)[0]
 
     def predict(
         self, df: Any = None, level: float | Sequence[float] = (80, 95), quantiles: float | Sequence[float] = (),

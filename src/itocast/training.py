@@ -137,13 +137,14 @@ class TrainingError(ArithmeticError):
 def fit(
     model: Model, train: Batches, validation: Batches, settings: Training = Training(), seed: int = 0,
     checkpoint: str | Path | None = None, watch: Callable[[Model], dict[str, float]] | None = None,
+    nested: bool = False,
 ) -> History:  # fmt: skip
     """Train a model in place and leave it with the weights whose validation law was best; see `History.best`.
 
     With `checkpoint` the run is written there after every epoch; a run that was killed goes on from it and ends with
     the same weights as one that was not. Ctrl-C ends the run and keeps the best weights so far; so does a loss that is
     not finite, with a warning. The numbers drawn in an epoch depend on the seed and the epoch alone. What `watch` says
-    of the model after an epoch is kept in the history.
+    of the model after an epoch is kept in the history. A `nested` run shows no bar and leaves Ctrl-C to its caller.
     """
     history = History(settings=settings.model_dump())
     model.prepare(train)
@@ -155,7 +156,7 @@ def fit(
     if checkpoint and Path(checkpoint).exists():
         history, best = _resume(Path(checkpoint), run, model, optimiser)
     try:
-        with _progress(settings.epochs + settings.matching, len(history.epochs)) as report:
+        with _progress(settings.epochs + settings.matching, len(history.epochs), nested) as report:
             while (phase := _phase(history, settings)) != "over":
                 if phase == "matching" and history.before is None:
                     model.load_state_dict(best)
@@ -181,7 +182,7 @@ def fit(
             if (history.before or len(history.epochs)) < settings.epochs:
                 history.stopped = "early"
     except (KeyboardInterrupt, TrainingError) as stop:
-        if not history.epochs:
+        if not history.epochs or (nested and isinstance(stop, KeyboardInterrupt)):
             raise
         history.stopped = "interrupted" if isinstance(stop, KeyboardInterrupt) else "diverged"
         if history.stopped == "diverged":
@@ -334,7 +335,7 @@ def _resume(path: Path, run: dict[str, Any], model: Model, optimiser: Optimiser)
 
 
 @contextmanager
-def _progress(epochs: int, done: int) -> Iterator[Any]:
+def _progress(epochs: int, done: int, nested: bool) -> Iterator[Any]:
     """A bar on standard error that is shown in a terminal alone; yields what reports an epoch."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -347,7 +348,7 @@ def _progress(epochs: int, done: int) -> Iterator[Any]:
         TextColumn("{task.fields[loss]}"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+    with Progress(*columns, console=console, disable=nested or not console.is_terminal) as bar:
         task = bar.add_task("training", total=epochs, completed=done, loss="")
 
         def report(history: History) -> None:
