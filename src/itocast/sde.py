@@ -185,8 +185,8 @@ class SDEBlock(nn.Module):
     def ends(self, z: Tensor, paths: int, noise: Noise) -> tuple[Tensor, Tensor]:
         """The end states z_T of several paths that start at z, and g(z_T) of `diffuse`, each (paths, rows, *state)."""
         layers = [_layer(part.network) for part in (self.drift, self.diffusion)]
-        plain = self.solver == "euler_maruyama" and all(layer and z.shape[1:] == (layer.in_features,) for layer in layers)
-        if not plain:
+        plain = all(layer and z.shape[1:] == (layer.in_features,) for layer in layers)
+        if not plain or self.solver != "euler_maruyama":
             end = list(self.trajectories(z, paths, noise))[-1]
             return end, self.diffuse(end)
         dW, masks = self.draw(paths, len(z), tuple(z.shape[1:]), noise)

@@ -309,9 +309,7 @@ def _fingerprint(model: Model, settings: Training, seed: int, *parts: Batches) -
     }
 
 
-def _save(
-    path: Path, run: dict[str, Any], model: Model, optimiser: Optimiser, history: History, best: Weights
-) -> None:
+def _save(path: Path, run: dict[str, Any], model: Model, optimiser: Optimiser, history: History, best: Weights) -> None:
     groups = {"model": _copy(model), "best": best, "optimiser": optimiser.tensors()}
     tensors = {f"{group}/{name}": tensor for group, part in groups.items() for name, tensor in part.items()}
     write_checkpoint(path, tensors, {"run": run, "history": asdict(history)})

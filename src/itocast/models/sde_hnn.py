@@ -37,8 +37,9 @@ class Block(Settings):
 class SDEHNN(Model):
     """Encoder, SDE-block, then means from z_T and variances from g(z_T), Eq. 6 and 7, Fig. 1.
 
-    Deviates from the paper where measurements asked for it: f and g are linear layers with tanh, five weighted Gaussians
-    a path, means relative to the last value, and the likelihood of the mixture over paths. `SDEHNN.paper` is the literal form.
+    Deviates from the paper where measurements asked for it: f and g are linear layers with tanh, five weighted
+    Gaussians a path, means relative to the last value, and the likelihood of the mixture over paths. `SDEHNN.paper` is
+    the literal form.
 
     >>> import torch
     >>> sizes = Sizes(window=5, targets=1, covariates=4, known=0, horizon=1)
