@@ -1,6 +1,6 @@
 PYTHON ?= python3
 BIN := .venv/bin
-.PHONY: demo test lint bench bench-core bench-forecaster bench-peers paper clean
+.PHONY: demo test lint bench bench-core bench-forecaster bench-recipe bench-peers paper clean
 
 demo: .venv/installed
 	$(BIN)/itocast demo
@@ -13,7 +13,7 @@ lint: .venv/installed-test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: bench-core bench-forecaster bench-peers
+bench: bench-core bench-forecaster bench-recipe bench-peers
 
 DATA ?= data
 
@@ -27,6 +27,9 @@ bench-forecaster: .venv/installed
 	$(BIN)/python benchmarks/scale.py
 	$(BIN)/python benchmarks/uci.py --data-dir $(DATA)/uci
 	$(BIN)/python benchmarks/digits.py
+
+bench-recipe: .venv/installed
+	$(BIN)/python benchmarks/recipe.py --data-dir $(DATA)
 
 bench-peers: .venv/installed-bench
 	$(BIN)/python benchmarks/peers.py --data-dir $(DATA)

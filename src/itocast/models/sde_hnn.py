@@ -24,6 +24,7 @@ class Block(Settings):
     gain: float | None = Field(None, description="where a learned factor of g starts; None for g as it is")
     solver: str = "euler_maruyama"
     state: Literal["last", "sequence"] = Field("last", description="what z is, for a recurrent encoder")
+    opposite: bool = Field(True, description="paths in pairs whose Brownian motions are each other's mirror image")
 
     def build(self, dim: int) -> SDEBlock:
         def network() -> nn.Module:
@@ -31,7 +32,9 @@ class Block(Settings):
                 return nn.LSTM(dim, dim, batch_first=True)
             return nn.Sequential(nn.Linear(dim, dim), nn.Tanh())
 
-        return SDEBlock(network(), network(), self.T, self.dt, self.dropout, self.gain, self.solver)
+        return SDEBlock(
+            network(), network(), self.T, self.dt, self.dropout, self.gain, self.solver, opposite=self.opposite
+        )
 
 
 class SDEHNN(Model):
@@ -84,7 +87,7 @@ class SDEHNN(Model):
         return cls(
             sizes,
             encoder=Encoder(kind="lstm", dim=64, layers=1, dropout=0),
-            block=Block(kind="lstm", T=3.0, dt=0.5, dropout=dropout, gain=None, state=state),
+            block=Block(kind="lstm", dt=0.5, dropout=dropout, state=state, opposite=False),
             components=1, relative=False, objective="paper", seed=seed,
         )  # fmt: skip
 
