@@ -48,10 +48,12 @@ const itocast = (() => {
   // ---- charts
 
   /* data     {x, bands: [{name, low, high, colour}], lines: [{name, values, colour, kind, dash}]}; null where nothing is.
-              kind is "line", "points" or "bars"; colour a custom property without its dashes
+              kind is "line", "points" or "bars"; colour a custom property without its dashes; spots marks the places of a
+              line; says are values that stand for those of a band in the read-out
      options  height, label (for readers of the screen), unit (above the axis), format (of values)
-              time (x is seconds), zone, days (no hours), names (of x = 0, 1 …), xLabel
-              range ([low, high] of y), log, zoom (buttons and drag), show ([from, to] at first), marks ([{x, name}])
+              time (x is seconds), zone, days (no hours), names (of x = 0, 1 …), whole (x is), xLabel, title(i) of a read-out
+              range ([low, high] of y), zero (y begins there), log, zoom (by drag and buttons; the latter not if tools is
+              false), show ([from, to] at first), marks ([{x, name}])
               sync (a key: charts that share it share cursor and zoom)
      returns  {plot, update(data), show(from, to), all(), destroy()} */
   function bandChart(parent, data, options = {}) {
@@ -72,7 +74,7 @@ const itocast = (() => {
     const self = {plot, root, o, update, show, all, destroy, resize};
     charts.add(self);
     fillLegend();
-    if (o.zoom) head.append(buttons());
+    if (o.zoom && o.tools !== false) head.append(buttons());
     touch(plot, limits, show);
     place.addEventListener("keydown", keys);
     plot.over.addEventListener("dblclick", all);
@@ -155,7 +157,7 @@ const itocast = (() => {
         bands: rows.filter((row) => row.high).map((row) => ({series: [row.places[1], row.places[0]], fill: () => colour(row.colour)})),
         scales: {
           x: {time: o.time, range: o.names ? () => [-0.6, columnsOf() - 0.4] : undefined},
-          y: {distr: o.log ? 3 : 1, range: o.range ? () => o.range : o.log ? undefined : padded},
+          y: {distr: o.log ? 3 : 1, range: o.range ? () => o.range : o.log ? undefined : (u, low, high) => padded(o.zero && low !== null ? Math.min(low, 0) : low, high)},
         },
         axes: [xAxis(o), yAxis(o)],
         tzDate: (x) => uPlot.tzDate(new Date(1000 * x), o.zone),
@@ -183,9 +185,9 @@ const itocast = (() => {
     function readout(u) {
       const i = u.cursor.idx;
       if (i === null || i === undefined || u.cursor.left < 0) { tip.hidden = true; return; }
-      const lines = [element("b", {}, time(u.data[0][i], o))];
+      const lines = [element("b", {}, o.title ? o.title(i) : [o.xLabel && !o.time ? `${o.xLabel} ` : "", time(u.data[0][i], o)].join(""))];
       for (const row of rows) {
-        const values = row.places.map((place) => u.data[place][i]);
+        const values = row.says ? [row.says[i]] : row.places.map((place) => u.data[place][i]);
         if (row.name === "" || values.some((v) => v === null || v === undefined) || !u.series[row.places[0]].show) continue;
         lines.push(element("span", {}, swatch(row), `${row.name}: ${values.map(o.format).join(" to ")}`));
       }
@@ -213,7 +215,7 @@ const itocast = (() => {
     if (row.kind === "bars") {
       return [{stroke: paint, fill: paint, width: 0, paths: uPlot.paths.bars({size: [0.86, 80]}), points: {show: false}}];
     }
-    return [{stroke: paint, width: row.width ?? 1.6, dash: row.dash, points: {show: false}}];
+    return [{stroke: paint, width: row.width ?? 1.6, dash: row.dash, points: {show: Boolean(row.spots), size: 5, width: 0, fill: paint}}];
   }
 
   function swatch(row) {
@@ -222,7 +224,7 @@ const itocast = (() => {
     return mark;
   }
 
-  function padded(u, low, high) {
+  function padded(low, high) {
     if (low === null) return [0, 1];
     const room = 0.06 * (high - low) || Math.abs(high) * 0.1 || 1;
     return [low >= 0 && low - room < 0 ? 0 : low - room, high + room];
@@ -248,7 +250,7 @@ const itocast = (() => {
       return {...axis, size: 30, incrs: [1, 2, 3, 4, 6, 12, 24, 50, 100], values: (u, ticks) => ticks.map((i) => o.names[i] ?? "")};
     }
     if (o.time) return {...axis, values: TIMES};
-    return {...axis, size: 30, values: (u, ticks) => ticks.map(number)};
+    return {...axis, size: 30, incrs: o.whole ? [1, 2, 5, 10, 20, 50, 100, 500, 1000] : undefined, values: (u, ticks) => ticks.map(number)};
   }
 
   /* As wide as its longest number. */
@@ -316,7 +318,7 @@ const itocast = (() => {
 
   /* columns  [{name, kind: "text" or "number", format}], rows an array of arrays
      options  search (a placeholder: adds a box), page (rows at a time), pick(row, index) when a row is chosen, label,
-              sort ([column, -1 or 1]) at first
+              sort ([column, -1 or 1]) at first, plain (without a head)
      returns  {choose(index), element} */
   function table(parent, columns, rows, options = {}) {
     const o = {page: 15, search: null, pick: null, sort: null, label: "", ...options};
@@ -355,7 +357,7 @@ const itocast = (() => {
       filter(words);
     }
     function draw() {
-      head.replaceChildren(element("tr", {}, ...columns.map((column, place) => {
+      if (!o.plain) head.replaceChildren(element("tr", {}, ...columns.map((column, place) => {
         const way = sort && sort[0] === place ? sort[1] : 0;
         const button = element("button", {type: "button"}, column.name, element("span", {"aria-hidden": "true"}, way > 0 ? " ↑" : way < 0 ? " ↓" : ""));
         button.addEventListener("click", () => {
