@@ -216,6 +216,22 @@ class Forecaster:
         table = self._read(df)[0]
         return diagnose(self.fitted, table, None if start is None else self._instant(table, start))
 
+    def report(
+        self, df: Any, path: str | Path, start: Any = None, beside: dict[str, Forecaster] | None = None, unit: str = ""
+    ) -> Path:
+        """Write a page about this model and a table, one HTML file that needs no network; returns its path.
+
+        Tested are the rows that `diagnose` looks at, from `start` on if it is given. `beside` are other forecasters,
+        scored on the same rows under their names; `unit` is that of the targets.
+        """
+        from itocast import report
+
+        report.check_name(path)
+        table, later = self._read(df)
+        begin = None if start is None else self._instant(table, start)
+        others = {name: (other.fitted, other._read(df)[0]) for name, other in (beside or {}).items()}
+        return report.write(path, report.figures(self.fitted, table, later, begin, others, unit))
+
     def update(self, df: Any) -> History:
         """Go on from the fitted state with new rows: forecasts then start after them.
 

@@ -57,13 +57,13 @@ def figures(
 
 
 def plain(value: Any) -> Any:
-    """Plain values for JSON: numbers of five digits, None where they are not finite; whole numbers stay."""
+    """Plain values for JSON: numbers of seven digits, None where they are not finite; whole numbers stay."""
     if isinstance(value, dict):
         return {str(key): plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
         return [plain(one) for one in value]
     if isinstance(value, float | np.floating):
-        return float(f"{value:.5g}") if np.isfinite(value) else None
+        return float(f"{value:.7g}") if np.isfinite(value) else None
     return int(value) if isinstance(value, np.integer) else value
 
 
@@ -97,19 +97,29 @@ def _says(inside: dict[str, float], compared: list[dict], diagnosis: Diagnosis, 
     low, high = _percent(inside["low"]), _percent(inside["high"])
     fits = inside["low"] <= inside["observed"] <= inside["high"]
     chance = f"Chance alone gives {low} to {high}, in view of how outcomes hang together: the intervals"
-    said = [f"{chance} hold what they say." if fits else f"{chance} are too {'narrow' if inside['observed'] < 0.95 else 'wide'}."]
+    said = [
+        f"{chance} hold what they say."
+        if fits
+        else f"{chance} are too {'narrow' if inside['observed'] < 0.95 else 'wide'}."
+    ]
     model, best = compared[0], references.best_reference(compared)
     gain = 1 - model["crps"] / best["crps"] if best["crps"] else 0.0
     said.append(
         f"The error of the whole law (CRPS) is {abs(100 * gain):.0f} % {'below' if gain >= 0 else 'above'} that of the best "
-        f"simple reference, {best['name']}."
+        f"simple reference, the {best['name']}."
     )
     count = len(diagnosis.findings)
-    said.append(f"The doctor has {count} finding{'s' if count > 1 else ''}." if count else "The doctor found nothing that stands out.")
+    said.append(
+        f"The doctor has {count} finding{'s' if count > 1 else ''}."
+        if count
+        else "The doctor found nothing that stands out."
+    )
     if len(examined.windows) < len(examined.all):
         said.append(f"Of {len(examined.all):,} cutoffs {len(examined.windows):,} were looked at, evenly spaced.")
     if "held" in examined.rows:
-        said.append("These rows were not trained on, but they chose the epoch and the calibration: new rows may do worse.")
+        said.append(
+            "These rows were not trained on, but they chose the epoch and the calibration: new rows may do worse."
+        )
     return said
 
 
