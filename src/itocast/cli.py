@@ -194,7 +194,7 @@ def report(
     model: Model, data: Source,
     output: Annotated[Path, typer.Option("--output", "-o", help="An .html file.")] = Path("report.html"),
     start: Annotated[str | None, typer.Option(help="Share of the rows, or a time; by default the end of fit.")] = None,
-    beside: Annotated[list[Path] | None, typer.Option(help="Folder of a model to compare with; can be repeated.")] = None,
+    beside: Annotated[list[Path] | None, typer.Option(help="A model to compare with; can be repeated.")] = None,
     unit: Annotated[str, typer.Option(help="Unit of the target, such as 'vehicles per hour'.")] = "",
     threads: Threads = 1,
 ) -> None:  # fmt: skip

@@ -52,7 +52,7 @@ def by_parts(scored: Scored, examined: Examined, scale: np.ndarray) -> dict[str,
     for level in SHOWN:
         low, high = (bound[seen].double().numpy()[order] for bound in examined.law.interval(level))
         hits[level], widths[level] = inside(scored.pit, level).numpy(), (high - low) / scale
-    tables = {}
+    tables: dict[str, dict[str, list[Any]]] = {}
     for name in ("step", "hour", "weekday"):
         if name not in evidence.factors:
             continue

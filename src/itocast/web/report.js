@@ -120,6 +120,10 @@
     title: (i) => `${edges[i]} to ${edges[i + 1] ?? 100} %`,
   });
 
+  const levels = Object.entries(f.coverage).map(([level, one]) => [`${level} %`, one.observed, `${percent(one.low)} to ${percent(one.high)}`]);
+  table(at("levels"), [{name: "interval", kind: "text"}, {name: "inside", kind: "number", format: percent}, {name: "chance", kind: "number", format: String}],
+    levels, {label: "Coverage by level"});
+
   const NAMES = {step: "step ahead", hour: "hour of day", weekday: "day of week"};
   for (const [name, t] of Object.entries(f.by)) {
     const x = t.part.map((_, i) => i);
@@ -177,8 +181,8 @@
   });
 
   if (f.doctor.findings.length) {
-    at("findings").append(element("ol", {}, ...f.doctor.findings.map((one) =>
-      element("li", {}, element("p", {}, one.says), element("p", {class: "muted"}, `Remedy: ${one.remedy}.`)))));
+    at("findings").append(element("ol", {}, ...f.doctor.findings.map(([says, remedy]) =>
+      element("li", {}, element("p", {}, says), element("p", {class: "muted"}, `Remedy: ${remedy}.`)))));
   } else {
     at("findings").append(element("p", {}, "Nothing stands out: what differs is noise, or too little to matter."));
   }
