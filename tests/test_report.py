@@ -67,6 +67,10 @@ def test_coverage_is_that_of_the_backtest(report, backtest):
     np.testing.assert_allclose(report["by"]["hour"]["observed_95"], 100 * by_hour)
 
 
+def test_rows_that_calibrated_are_named(report):
+    assert any("epoch was chosen and the calibration learned on them" in sentence for sentence in report["says"])
+
+
 def test_shares_add_up(report, backtest):
     assert sum(report["pit"]["observed"]) == pytest.approx(100)
     assert sum(report["by"]["hour"]["forecasts"]) == len(backtest)
@@ -137,7 +141,7 @@ def test_rows_after_training_and_after_start_are_tested():
     forecaster = tiny(1).fit(longer[:400])
     new = figures_of(forecaster, longer)
     assert new["headline"].endswith("of 300 test hours")
-    assert not any("chose the epoch" in sentence for sentence in new["says"])
+    assert not any("epoch was chosen" in sentence for sentence in new["says"])
     later = figures_of(forecaster, longer, start=forecaster._instant(forecaster._read(longer)[0], 0.9))
     assert later["headline"].endswith("of 70 test hours")
 

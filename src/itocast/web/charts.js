@@ -218,7 +218,7 @@ const itocast = (() => {
   function series(row) {
     if (row.high) return [0, 1].map(() => ({stroke: "transparent", width: 0, points: {show: false}}));
     const paint = () => colour(row.colour);
-    if (row.kind === "points") return [{stroke: paint, paths: () => null, points: {show: true, size: 4, width: 0, fill: paint}}];
+    if (row.kind === "points") return [{stroke: paint, paths: () => null, points: {show: true, size: 5, width: 0, fill: paint}}];
     if (row.kind === "bars") {
       return [{stroke: paint, fill: paint, width: 0, paths: uPlot.paths.bars({size: [0.86, 80]}), points: {show: false}}];
     }
@@ -260,15 +260,15 @@ const itocast = (() => {
     return {...axis, size: 30, incrs: o.whole ? [1, 2, 5, 10, 20, 50, 100, 500, 1000] : undefined, values: (u, ticks) => ticks.map(number)};
   }
 
-  /* As wide as its longest number. */
+  /* As wide as its longest number, and mostly as wide as that of the chart below. */
   function yAxis(o) {
     const size = (u, values) => {
-      if (!values) return 40;
+      if (!values) return 46;
       u.ctx.save();
       u.ctx.font = FONT;
       const widest = Math.max(...values.map((text) => u.ctx.measureText(text ?? "").width));
       u.ctx.restore();
-      return Math.ceil(widest) + 14;
+      return Math.max(46, Math.ceil(widest) + 14);
     };
     const axis = shared();
     if (o.log) axis.grid.filter = (u, ticks) => ticks.map((tick) => (Number.isInteger(Math.log10(tick)) ? tick : null));
