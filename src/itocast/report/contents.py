@@ -66,11 +66,11 @@ def plain(value: Any) -> Any:
 
 
 def _clock(table: Table) -> dict[str, Any]:
-    """How to show times: `tick` is the seconds in a unit of an instant, `days` whether they say the day and no more."""
+    """How to show times; `days` says whether they are days and no more."""
     clock = table.clock
     index = clock.index(table.times)
     days = clock.dates and bool((index == index.normalize()).all())
-    return {"dates": clock.dates, "zone": clock.zone or "UTC", "days": days, "tick": 1e-6}
+    return {"dates": clock.dates, "zone": (clock.zone or "UTC").removeprefix("UTC") or "UTC", "days": days}
 
 
 def _ahead(horizon: int, freq: str) -> str:

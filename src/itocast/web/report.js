@@ -7,7 +7,7 @@
   const at = (id) => document.getElementById(id);
   const drop = (id) => at(id).remove();
   const write = (id, text) => { at(id).textContent = text; };
-  const seconds = (instant) => (f.clock.dates ? instant * f.clock.tick : instant);
+  const seconds = (instant) => (f.clock.dates ? instant / 1e6 : instant);
   const clock = {time: f.clock.dates, zone: f.clock.zone, days: f.clock.days};
   const when = (instant) => time(seconds(instant), clock);
   const points = (value) => `${number(value)} %`;
@@ -26,7 +26,7 @@
     const part = (name) => decode(line[name], line.scale);
     const deviation = ({unit, values}) => values.map((k) => (k === null || k <= 0 ? null : k * unit));
     return {
-      x: x.map(seconds),
+      x: x.map((k) => seconds(k * f.lines.tick)),
       forecast: {
         bands: [
           {name: "95 % interval", low: part("lo-95"), high: part("hi-95"), colour: "wide"},
@@ -167,11 +167,11 @@
     ...["observed", "mean", "95 % from", "to"].map((name) => ({name, kind: "number", format: figure})),
     {name: "deviations", kind: "number", format: (value) => value.toFixed(1)},
   ];
-  const missRows = f.misses.map((m) => [m.time, ...(several ? [m.line] : []), ...(f.horizon > 1 ? [m.step] : []), m.y, m.mean, m.low, m.high, m.deviations]);
+  const missRows = f.misses.map((m) => [m.time, ...(several ? [m.name] : []), ...(f.horizon > 1 ? [m.step] : []), m.y, m.mean, m.low, m.high, m.deviations]);
   table(at("misses-table"), missColumns, missRows, {
     label: "Worst misses",
     pick: (row, index) => {
-      const miss = f.misses[index], place = f.lines.lines.findIndex((line) => line.name === miss.line);
+      const miss = f.misses[index], place = f.lines.lines.findIndex((line) => line.key === miss.key);
       if (place < 0) return;
       if (several) { chart = draw(f.lines.lines[place]); list.choose(place); }
       const x = chart.plot.data[0], each = (x[x.length - 1] - x[0]) / Math.max(x.length - 1, 1);
@@ -189,7 +189,7 @@
   write("doctor-text", f.doctor.text);
 
   const t = f.training;
-  write("training-text", `${f.parameters.toLocaleString("en")} parameters; ${t.epoch.length} epochs in ${number(t.seconds)} s (${t.stopped}), of which the weights of epoch ${t.best} were kept. Calibration: ${f.calibrator}.`);
+  write("training-text", `${f.parameters.toLocaleString("en")} parameters; ${t.epoch.length} epoch${t.epoch.length > 1 ? "s" : ""} in ${number(t.seconds)} s (${t.stopped}), of which the weights of epoch ${t.best} were kept. Calibration: ${f.calibrator}.`);
   if (t.epoch.length > 1) {
     bandChart(at("training-chart"), {
       x: t.epoch, lines: [{name: "training", values: t.train, colour: "second", spots: true}, {name: "validation", values: t.validation, colour: "mean", spots: true}],
