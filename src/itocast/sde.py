@@ -135,8 +135,8 @@ class SDEBlock(nn.Module):
     Deviates: the paper has no gain, nor has the default SDE-HNN: `gain=None` takes g as it is. A small gain lets a
     block into a network that was not made for it without drowning its state, as |g| near 1 over T = 3 can.
 
-    With `opposite` paths come in pairs, whose Brownian motions are each other's mirror image: each is as it was, and what
-    is averaged over the paths is steadier than with twice as many of them.
+    With `opposite` paths come in pairs, whose Brownian motions are each other's mirror image: each is as it was, and
+    what is averaged over the paths is steadier than with twice as many of them.
 
     Inside a network, `block(z)` draws fresh noise while training and the same noise for all rows after `eval()`.
     Give each block of a network a `seed` of its own, or they share their noise. For several paths or a noise of your
