@@ -11,15 +11,23 @@ from torch import Tensor
 def cdf(y: Tensor, means: Tensor, deviations: Tensor, weights: Tensor) -> Tensor:
     """The mixture's cdf at y (points, levels), exact in the lower tail too."""
     standard = (means[:, None, :] - y[:, :, None]).div_((deviations * math.sqrt(2))[:, None, :])
-    return 0.5 * torch.bmm(standard.erfc_(), weights[:, :, None])[:, :, 0]
+    return 0.5 * _total(standard.erfc_(), weights)
 
 
 def cdf_and_density(y: Tensor, means: Tensor, deviations: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
     """Both at y (points, levels), from one standardisation."""
     standard = (y[:, :, None] - means[:, None, :]).div_((deviations * math.sqrt(2))[:, None, :])
-    reached = 0.5 + 0.5 * torch.bmm(standard.erf(), weights[:, :, None])[:, :, 0]
+    reached = 0.5 + 0.5 * _total(standard.erf(), weights)
     heights = weights / deviations / math.sqrt(2 * math.pi)
-    return reached, torch.bmm(standard.square_().neg_().exp_(), heights[:, :, None])[:, :, 0]
+    return reached, _total(standard.square_().neg_().exp_(), heights)
+
+
+def _total(values: Tensor, weights: Tensor) -> Tensor:
+    """Weighted sums over components of values (points, levels, components), which are overwritten.
+
+    Not by a matrix product: that rounds a point in one way or another by how many points there are.
+    """
+    return values.mul_(weights[:, None, :]).sum(-1)
 
 
 def quantile(levels: Tensor, means: Tensor, deviations: Tensor, weights: Tensor, exact: bool = True) -> Tensor:
