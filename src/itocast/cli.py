@@ -11,11 +11,13 @@ from typing import Annotated, Any
 import typer
 
 from itocast.paper.cli import app as paper_app
+from itocast.serve.cli import serve
 
 app = typer.Typer(help="Forecasts whose uncertainty can be trusted.", no_args_is_help=True, add_completion=False)
 datasets_app = typer.Typer(help="Named datasets.", no_args_is_help=True)
 app.add_typer(datasets_app, name="datasets")
 app.add_typer(paper_app, name="paper")
+app.command()(serve)
 
 Source = Annotated[str, typer.Argument(help="A CSV (also .gz) or Parquet file; - reads CSV from standard input.")]
 Model = Annotated[Path, typer.Argument(help="The folder that fit wrote.")]

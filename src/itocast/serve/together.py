@@ -66,7 +66,7 @@ def part_of(forecaster: Forecaster, asked: Asked) -> Part | None:
     preparation, data = forecaster.fitted.preparation, asked.data
     wanted, clock = preparation.columns, preparation.clock
     needed = [*wanted.targets, *wanted.covariates, *(name for name in (wanted.id, wanted.time) if name)]
-    if not all(name in data for name in needed) or len(set(data)) < len(list(data)):
+    if SERIES in needed or not all(name in data for name in needed):
         return None
     cells: dict[str, list[Any]] = {name: list(data[name]) for name in needed}
     out = {}
