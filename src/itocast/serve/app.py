@@ -59,9 +59,9 @@ def build(registry: Registry, limits: Limits = Limits(), token: str | None = Non
         return {"status": "degraded" if registry.faults else "ok", "models": len(registry.entries)}
 
     @app.get("/v1/models", summary="What is served", responses=guarded)
-    async def models() -> dict[str, list[dict[str, Any]]]:
+    async def models() -> dict[str, Any]:
         """For each model its columns, steps and calibration, and `fault` if its folder cannot be read now."""
-        return {"models": [entry.describe() for entry in registry.entries.values()]}
+        return {"models": [entry.describe() for entry in registry.entries.values()], "limits": limits.model_dump()}
 
     @app.post(
         "/v1/forecast", summary="Forecast the steps after a table",

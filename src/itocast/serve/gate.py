@@ -18,7 +18,7 @@ BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 
 SAFE = [
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
-    (b"content-security-policy", b"default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
+    (b"content-security-policy", b"default-src 'self'; img-src 'self' data:; "
                                  b"object-src 'none'; base-uri 'none'; frame-ancestors 'none'; form-action 'none'"),
 ]  # fmt: skip
 

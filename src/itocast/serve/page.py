@@ -4,23 +4,30 @@ from __future__ import annotations
 
 from importlib.resources import files
 
-from fastapi import FastAPI, Response
+from fastapi import FastAPI, HTTPException, Response
 
-TYPES = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
 PAGE = "serve.html"
+FILES = {
+    PAGE: "text/html",
+    "serve.js": "text/javascript",
+    "csv.js": "text/javascript",
+    "charts.js": "text/javascript",
+    "uPlot.iife.min.js": "text/javascript",
+    "page.css": "text/css",
+    "serve.css": "text/css",
+    "uPlot.min.css": "text/css",
+    "uPlot.LICENSE": "text/plain",
+}
 
 
 def add(app: FastAPI) -> None:
-    """Serve the files of itocast/web that a browser may ask for; they are read once."""
-    found = {
-        file.name: (file.read_bytes(), TYPES[file.name.rsplit(".", 1)[-1]])
-        for file in (files("itocast") / "web").iterdir()
-        if file.name.rsplit(".", 1)[-1] in TYPES
-    }
+    """Serve the files of itocast/web that the page needs; they are read once."""
+    web = files("itocast") / "web"
+    found = {name: (web / name).read_bytes() for name in FILES}
 
     def reply(name: str) -> Response:
-        content, kind = found[name]
-        return Response(content, media_type=f"{kind}; charset=utf-8", headers={"Cache-Control": "no-cache"})
+        headers = {"Cache-Control": "no-cache"}
+        return Response(found[name], media_type=f"{FILES[name]}; charset=utf-8", headers=headers)
 
     @app.get("/", include_in_schema=False)
     async def start() -> Response:
@@ -28,4 +35,6 @@ def add(app: FastAPI) -> None:
 
     @app.get("/web/{name}", include_in_schema=False)
     async def file(name: str) -> Response:
-        return reply(name) if name in found else Response(status_code=404)
+        if name not in found:
+            raise HTTPException(404)
+        return reply(name)
