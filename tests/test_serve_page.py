@@ -51,7 +51,10 @@ def page(browser, site):
     faults: list[str] = []
     page.on("console", lambda message: faults.append(message.text) if message.type in ("error", "warning") else None)
     page.on("pageerror", lambda error: faults.append(str(error)))
-    page.on("request", lambda request: None if request.url.startswith((site, "data:", "blob:")) else faults.append(request.url))
+    page.on(
+        "request",
+        lambda request: None if request.url.startswith((site, "data:", "blob:")) else faults.append(request.url),
+    )
     page.goto(site)
     expect(page.locator("#input")).to_be_visible()
     yield page

@@ -86,7 +86,9 @@ class Gate:
         scheme, _, word = sent.partition(b" ")
         if scheme.lower() != b"bearer" or not hmac.compare_digest(word.strip(), self.token.encode()):
             raise Refused(
-                401, "the token is missing or wrong: send it as Authorization: Bearer TOKEN", {"WWW-Authenticate": "Bearer"}
+                401,
+                "the token is missing or wrong: send it as Authorization: Bearer TOKEN",
+                {"WWW-Authenticate": "Bearer"},
             )
 
 

@@ -128,7 +128,9 @@ class Registry:
         if name is None:
             raise Refused(422, f"model is missing: expected one of {', '.join(self.entries)}")
         if name not in self.entries:
-            raise Refused(404, f"model={name!r}: there is no such model; expected one of {', '.join(self.entries)}")
+            raise Refused(
+                404, f"model={name[:100]!r}: there is no such model; expected one of {', '.join(self.entries)}"
+            )
         return self.entries[name]
 
     def refresh(self) -> None:

@@ -54,7 +54,9 @@ def token_of(file: Path | None) -> str | None:
     token = text.strip()
     if len(token) < SHORTEST or not token.isascii() or len(token.split()) > 1:
         source = f"token_file={str(file)!r}" if file else VARIABLE
-        raise ValueError(f"{source}: expected one word of at least {SHORTEST} ASCII characters, such as openssl rand -hex 32 gives")
+        raise ValueError(
+            f"{source}: expected one word of at least {SHORTEST} ASCII characters, such as openssl rand -hex 32 gives"
+        )
     return token
 
 
@@ -93,4 +95,6 @@ def _bind(host: str, port: int) -> socket.socket:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
-        raise ValueError(f"host={host!r}, port={port}: {error.strerror or error}; choose another --port or --host") from None
+        raise ValueError(
+            f"host={host!r}, port={port}: {error.strerror or error}; choose another --port or --host"
+        ) from None

@@ -126,7 +126,7 @@ class Notes:
 
     def __enter__(self) -> Notes:
         self._catch = warnings.catch_warnings(record=True)
-        self._caught = self._catch.__enter__() or []
+        self._caught: Any = self._catch.__enter__()
         warnings.simplefilter("always")
         self.texts: list[str] = []
         return self

@@ -201,8 +201,9 @@
     const total = (row) => Math.hypot(row.aleatoric, row.epistemic);
     const band = (name, colour, low, high) => ({name, colour, low: column(tail, low), high: column(tail, high)});
     const bands = parts
-      ? [band("both parts: mean ± deviation", "epistemic-area", (r) => r.mean - total(r), (r) => r.mean + total(r)),
-         band("aleatoric alone", "aleatoric-area", (r) => r.mean - r.aleatoric, (r) => r.mean + r.aleatoric)]
+      ? [band("aleatoric deviation", "aleatoric-area", (r) => r.mean - r.aleatoric, (r) => r.mean + r.aleatoric),
+         band("what the epistemic part adds", "epistemic-area", (r) => r.mean + r.aleatoric, (r) => r.mean + total(r)),
+         band("", "epistemic-area", (r) => r.mean - total(r), (r) => r.mean - r.aleatoric)]
       : [band(`${level} % interval`, "narrow", (r) => r[`lo-${level}`], (r) => r[`hi-${level}`])];
     const lines = [{name: "mean", colour: "mean", spots: steps.length < 3, values: column(tail, (r) => r.mean)}];
     if (past.length) lines.push({name: "observed", colour: "observed", values: [...past.map(([, y]) => y), ...steps.map(() => null)]});
