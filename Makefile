@@ -28,6 +28,9 @@ bench-forecaster: .venv/installed
 	$(BIN)/python benchmarks/uci.py --data-dir $(DATA)/uci
 	$(BIN)/python benchmarks/digits.py
 
+bench-serve: .venv/installed-serve
+	$(BIN)/python benchmarks/serve.py
+
 bench-peers: .venv/installed-bench
 	$(BIN)/python benchmarks/peers.py --data-dir $(DATA)
 	$(BIN)/python benchmarks/peers.py --page
@@ -49,6 +52,10 @@ clean:
 
 .venv/installed-dgp: .venv/installed
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[dgp]'
+	touch $@
+
+.venv/installed-serve: .venv/installed
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[serve]'
 	touch $@
 
 .venv/installed-bench: .venv/installed

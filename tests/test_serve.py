@@ -1,4 +1,4 @@
-"""The server against the library: the same numbers to the last digit, alone and together, and all that surrounds them."""
+"""The server against the library: the same numbers to the last digit, alone and together, and all around them."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def shot(page, name: str) -> None:
 def drop(page, path: Path) -> None:
     """Drop a file onto the page."""
     data = page.evaluate_handle(
-        "([text, name]) => { const data = new DataTransfer(); data.items.add(new File([text], name, {type: 'text/csv'})); return data; }",
+        "([text, name]) => { const data = new DataTransfer(); data.items.add(new File([text], name)); return data; }",
         [path.read_text(), path.name],
     )
     page.dispatch_event("#drop", "drop", {"dataTransfer": data})

@@ -23,16 +23,15 @@ def test_it_finishes_what_it_began_and_answers_health_meanwhile(model, single, n
     frame, forecaster = single
     with process(model) as server:
         heavy: list[httpx.Response] = []
-        body = {"data": columns_of(frame), "paths": 8_000}
-        work = threading.Thread(
-            target=lambda: heavy.append(httpx.post(f"{server.url}/v1/forecast", json=body, timeout=300))
-        )
-        quick = [{"data": columns_of(frame.iloc[i : i + 30])} for i in range(6)]
         replies: list[httpx.Response] = []
-        others = [
-            threading.Thread(target=lambda one=one: replies.append(httpx.post(f"{server.url}/v1/forecast", json=one, timeout=300)))
-            for one in quick
-        ]  # fmt: skip
+
+        def send(answers: list[httpx.Response], body: dict) -> threading.Thread:
+            return threading.Thread(
+                target=lambda: answers.append(httpx.post(f"{server.url}/v1/forecast", json=body, timeout=300))
+            )
+
+        work = send(heavy, {"data": columns_of(frame), "paths": 8_000})
+        others = [send(replies, {"data": columns_of(frame.iloc[i : i + 30])}) for i in range(6)]
         work.start()
         time.sleep(0.3)  # it works on the large request now
         asked = 0

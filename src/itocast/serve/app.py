@@ -82,8 +82,8 @@ def build(registry: Registry, limits: Limits = Limits(), token: str | None = Non
         entry = registry.find(asked.options.model)
         if not entry.describe()["adaptive"]:
             raise Refused(
-                409, f"model {entry.name!r} does not learn from outcomes: exchange its calibration by itocast calibrate "
-                "--calibration adaptive"
+                409, f"model {entry.name!r} does not learn from outcomes: exchange its calibration by itocast "
+                "calibrate --calibration adaptive"
             )  # fmt: skip
         try:
             count = entry.observe(frame_of(asked.data))

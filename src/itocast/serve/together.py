@@ -7,7 +7,8 @@ plain numbers, text, and times written as in 2024-12-31 23:59; everything else i
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -100,7 +101,7 @@ def forecast(forecaster: Forecaster, parts: list[Part], options: Options) -> lis
         columns = {wanted.id: objects([label.name for label in names])} | columns
     frame = frames.build(columns, "pandas", forecaster.fitted.preparation.clock, (wanted.time or "ds",))
     ends = starts * (len(frame) // starts[-1])
-    return [frame.iloc[begin:end] for begin, end in zip(ends[:-1], ends[1:], strict=True)]
+    return [frame.iloc[begin:end] for begin, end in pairwise(ends)]
 
 
 def _numbers(cells: list[Any]) -> np.ndarray | None:
