@@ -5,7 +5,7 @@ BIN := .venv/bin
 demo: .venv/installed
 	$(BIN)/itocast demo
 
-test: .venv/installed-test lint
+test: .venv/installed-test .venv/browser lint
 	$(BIN)/pytest -n 2
 
 lint: .venv/installed-test
@@ -64,4 +64,8 @@ clean:
 
 .venv/installed-test: .venv/installed
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[test]'
+	touch $@
+
+.venv/browser: | .venv/bin/python
+	test -n "$$CHROMIUM" || command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq chromium >/dev/null; }
 	touch $@

@@ -88,14 +88,18 @@ def fit(
     seed: Annotated[int | None, typer.Option(help="The same seed on as many threads gives the same model.")] = None,
     config: Annotated[Path | None, typer.Option(help="TOML file of settings; options replace them.")] = None,
     resume: Annotated[bool, typer.Option(help="Keep a checkpoint, and go on from it if there is one.")] = False,
+    report: Annotated[Path | None, typer.Option(help="Write a report to this .html file at the end.")] = None,
     threads: Threads = 1,
 ) -> None:
     """Learn from a table, write the model, and say how well it did on the newest rows."""
+    from itocast import console
     from itocast.config import Config
-    from itocast.console import report
+    from itocast.report import check_name
     from itocast.storage import check_folder
 
     check_folder(output)
+    if report is not None:
+        check_name(report)
     options = {
         "horizon": horizon, "window": window, "target": _list(target) if target and "," in target else target,
         "id": id, "past": _list(past), "future": _list(future), "static": _list(static), "effort": effort,
@@ -113,7 +117,9 @@ def fit(
     forecaster.save(output)
     if checkpoint:
         checkpoint.unlink(missing_ok=True)
-    report(forecaster, frame, output, data)
+    console.summary(forecaster, frame, output, data)
+    if report is not None:
+        print(f"Report: {forecaster.report(frame, report)}")
 
 
 @app.command()
@@ -183,6 +189,29 @@ def doctor(
     with Console(stderr=True).status("Forecasting, and trying what would help"):
         diagnosis = _load(model).diagnose(_frame(data), None if start is None else _start(start))
     print(dumps(diagnosis.to_dict(), indent=1) if json else diagnosis)
+
+
+@app.command()
+def report(
+    model: Model, data: Source,
+    output: Annotated[Path, typer.Option("--output", "-o", help="An .html file.")] = Path("report.html"),
+    start: Annotated[str | None, typer.Option(help="Share of the rows, or a time; by default the end of fit.")] = None,
+    beside: Annotated[list[Path] | None, typer.Option(help="A model to compare with; can be repeated.")] = None,
+    unit: Annotated[str, typer.Option(help="Unit of the target, such as 'vehicles per hour'.")] = "",
+    threads: Threads = 1,
+) -> None:  # fmt: skip
+    """Write a page about a model and a table: forecasts, calibration, scores, findings; one file, no network."""
+    from rich.console import Console
+
+    from itocast.report import check_name
+
+    _use(threads)
+    check_name(output)
+    others = {str(folder): _load(folder) for folder in beside or []}
+    with Console(stderr=True).status("Forecasting, and looking at what happened"):
+        first = None if start is None else _start(start)
+        written = _load(model).report(_frame(data), output, first, others, unit)
+    print(f"Report: {written} ({written.stat().st_size / 1e6:.1f} MB)")
 
 
 @app.command()

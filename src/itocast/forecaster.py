@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import torch
@@ -28,6 +28,9 @@ from itocast.forecast import Forecast
 from itocast.metrics import Scored
 from itocast.models import MODELS, Model
 from itocast.training import EFFORTS, History, Training
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 CHUNK = 4000  # forecasts of one step and target whose laws are in memory at once
 
@@ -234,6 +237,36 @@ class Forecaster:
         """
         table = self._read(df)[0]
         return diagnose(self.fitted, table, None if start is None else self._instant(table, start))
+
+    def report(
+        self, df: Any, path: str | Path, start: Any = None, beside: dict[str, Forecaster] | None = None, unit: str = ""
+    ) -> Path:
+        """Write a page about this model and a table, one HTML file that needs no network; returns its path.
+
+        Tested are the rows that `diagnose` looks at, from `start` on if it is given. `beside` are other forecasters,
+        scored on the same rows under their names; `unit` is that of the targets.
+        """
+        from itocast import report
+
+        report.check_name(path)
+        table, later = self._read(df)
+        begin = None if start is None else self._instant(table, start)
+        others = {name: (other.fitted, other._read(df)[0]) for name, other in (beside or {}).items()}
+        return report.write(path, report.figures(self.fitted, table, later, begin, others, unit))
+
+    def plot(
+        self, df: Any = None, series: Any = None, target: str | None = None, rows: int | None = None,
+        paths: int | None = None, future: Any = None, unit: str = "", ax: Axes | None = None,
+    ) -> Axes:  # fmt: skip
+        """The last rows of a series and the forecast of its next steps, on matplotlib axes that are given or made.
+
+        `series` and `target` are the first ones unless named; with `paths` so many sampled courses are drawn instead of
+        intervals. `df` and `future` are as in `predict`.
+        """
+        from itocast import plots
+
+        windows, table = self._ahead(df, future)
+        return plots.plot_ahead(self.fitted, table, windows, series, target, rows, paths, unit, ax)
 
     def update(self, df: Any) -> History:
         """Go on from the fitted state with new rows: forecasts then start after them.

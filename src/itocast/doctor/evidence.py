@@ -94,9 +94,9 @@ class Evidence:
         From the differences between neighbouring blocks of time, so that a slow change does not count as noise.
         """
         counts = np.bincount(self.block, minlength=BLOCKS)
-        if len(self) < 2 * BLOCKS or not 0 < hits.mean() < 1:
-            return 1.0
         there = counts > 0
+        if len(self) < 2 * BLOCKS or there.sum() < 2 or not 0 < hits.mean() < 1:
+            return 1.0
         shares = np.bincount(self.block, hits, minlength=BLOCKS)[there] / counts[there]
         between = 0.5 * np.square(np.diff(shares)).mean()
         return max(1.0, float(between * counts[there].mean() / (hits.mean() * (1 - hits.mean()))))

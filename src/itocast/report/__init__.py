@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itocast.report.figures import figures
-from itocast.report.page import check_name, page, write
+from itocast.report.contents import figures
+from itocast.report.page import check_name, render, write
 
-__all__ = ["check_name", "figures", "page", "write"]
+__all__ = ["check_name", "figures", "render", "write"]

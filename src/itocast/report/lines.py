@@ -122,7 +122,10 @@ def _scores(points: dict[str, np.ndarray]) -> dict[str, Any]:
     scores: dict[str, Any] = {"forecasts": len(y), "rmse": np.sqrt(np.square(y - known["mean"]).mean())}
     for level in LEVELS:
         scores[f"coverage_{level}"] = ((y >= known[f"lo-{level}"]) & (y <= known[f"hi-{level}"])).mean()
-    scores |= {"width_95": (known["hi-95"] - known["lo-95"]).mean(), "share": epistemic.sum() / (aleatoric + epistemic).sum()}
+    scores |= {
+        "width_95": (known["hi-95"] - known["lo-95"]).mean(),
+        "share": epistemic.sum() / (aleatoric + epistemic).sum(),
+    }
     return scores
 
 

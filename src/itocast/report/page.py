@@ -22,7 +22,7 @@ def check_name(path: str | Path) -> None:
         raise ValueError(f"report={str(path)!r} is a folder: name a file in it")
 
 
-def page(figures: dict[str, Any]) -> str:
+def render(figures: dict[str, Any]) -> str:
     """The figures as a page; what comes from data reaches it as JSON that cannot end its script, or escaped."""
     parts = {
         "title": html.escape(figures["title"]),
@@ -58,11 +58,11 @@ def embed(value: Any) -> str:
 def write(path: str | Path, figures: dict[str, Any]) -> Path:
     """Write the page beside an older one and rename it; charts of every other series are left out until it is small."""
     check_name(path)
-    path, content = Path(path), page(figures).encode()
+    path, content = Path(path), render(figures).encode()
     while len(content) > MOST and len(figures["lines"]["lines"]) > 1:
         lines = figures["lines"]
         figures = figures | {"lines": lines | {"lines": lines["lines"][::2]}}
-        content = page(figures).encode()
+        content = render(figures).encode()
     write_bytes(path, content)
     return path
 

@@ -10,6 +10,7 @@ import torch
 from itocast.data.table import Table
 from itocast.doctor import Examined
 from itocast.doctor.evidence import Evidence
+from itocast.forecast import central
 from itocast.metrics import LEVELS, Scored, chance_band, inside, observed_coverage
 from itocast.report.lines import LEVELS as SHOWN
 from itocast.report.lines import line_name
@@ -49,10 +50,11 @@ def by_parts(scored: Scored, examined: Examined, scale: np.ndarray) -> dict[str,
     evidence, order = examined.evidence, examined.evidence.order
     seen = ~examined.windows.actuals().isnan()
     hits, widths = {}, {}
-    for level in SHOWN:
-        low, high = (bound[seen].double().numpy()[order] for bound in examined.law.interval(level))
-        hits[level], widths[level] = inside(scored.pit, level).numpy(), (high - low) / scale
-    tables = {}
+    bounds = examined.law.quantile([p for level in SHOWN for p in central(level)])
+    for level, low, high in zip(SHOWN, bounds[::2], bounds[1::2], strict=True):
+        hits[level] = inside(scored.pit, level).numpy()
+        widths[level] = (high - low)[seen].double().numpy()[order] / scale
+    tables: dict[str, dict[str, list[Any]]] = {}
     for name in ("step", "hour", "weekday"):
         if name not in evidence.factors:
             continue

@@ -64,16 +64,20 @@ def references(table: Table, windows: Windows) -> dict[str, torch.Tensor]:
 def seasons(clock: Clock) -> dict[str, int]:
     """Cycles that a forecast can repeat, and their length in steps.
 
-    >>> seasons(Clock("h")), seasons(Clock("D")), seasons(Clock("MS")), seasons(Clock("3", dates=False))
-    ({'one day before': 24, 'one week before': 168}, {'one week before': 7}, {'one year before': 12}, {})
+    >>> seasons(Clock("h"))
+    {'value one day before': 24, 'value one week before': 168}
+    >>> seasons(Clock("D")), seasons(Clock("MS")), seasons(Clock("3", dates=False))
+    ({'value one week before': 7}, {'value one year before': 12}, {})
     """
     if not clock.dates:
         return {}
     if clock.freq == "B":
-        return {"one week before": 5}
+        return {"value one week before": 5}
     cycles = ("day", "week") if clock.step < DAY else ("week",) if clock.step < 7 * DAY else ("year",)
-    steps = {f"one {cycle} before": CYCLES[cycle].length / clock.step for cycle in cycles}
-    return {name: round(count) for name, count in steps.items() if count > 1.5 and abs(count - round(count)) < 0.1 * count}
+    steps = {f"value one {cycle} before": CYCLES[cycle].length / clock.step for cycle in cycles}
+    return {
+        name: round(count) for name, count in steps.items() if count > 1.5 and abs(count - round(count)) < 0.1 * count
+    }
 
 
 def _before(table: Table, origin: np.ndarray, ahead: np.ndarray, season: int) -> np.ndarray:

@@ -2,7 +2,7 @@
 
    itocast.bandChart(element, data, options)  lines over bands; zoom by dragging, by two fingers, by buttons and by keys
    itocast.table(element, columns, rows, options)  a table that can be sorted, searched and paged
-   itocast.number(value), itocast.percent(share), itocast.time(x, options)  numbers and times as people read them
+   itocast.number(value), itocast.figure(value), itocast.percent(share), itocast.time(x, options)  numbers and times as people read them
 
    Whatever comes from data is written as text, never as markup. Colours are the custom properties of page.css. */
 "use strict";
@@ -19,6 +19,13 @@ const itocast = (() => {
     const digits = size >= 1000 ? 0 : size >= 100 ? 1 : size >= 10 ? 2 : size >= 1 ? 3 : 4;
     const text = value.toLocaleString("en", {maximumFractionDigits: digits});
     return text.replace("-", "−");
+  }
+
+  /* The same with as many digits whatever they are, for columns. */
+  function figure(value) {
+    const size = Math.abs(value ?? NaN);
+    if (!(size < 1000) || (size && size < 1e-3)) return number(value);
+    return value.toFixed(size >= 100 ? 1 : size >= 10 ? 2 : size >= 1 ? 3 : 4).replace("-", "−");
   }
 
   const percent = (share, digits = 1) =>
@@ -152,7 +159,7 @@ const itocast = (() => {
     }
     function settings(rows, o, width) {
       return {
-        width, height: o.height, padding: [10, 12, 0, 8],
+        width, height: o.height, padding: [10, 20, 0, 0],
         series: [{}, ...rows.flatMap(series)],
         bands: rows.filter((row) => row.high).map((row) => ({series: [row.places[1], row.places[0]], fill: () => colour(row.colour)})),
         scales: {
@@ -211,7 +218,7 @@ const itocast = (() => {
   function series(row) {
     if (row.high) return [0, 1].map(() => ({stroke: "transparent", width: 0, points: {show: false}}));
     const paint = () => colour(row.colour);
-    if (row.kind === "points") return [{stroke: paint, paths: () => null, points: {show: true, size: 4, width: 0, fill: paint}}];
+    if (row.kind === "points") return [{stroke: paint, paths: () => null, points: {show: true, size: 5, width: 0, fill: paint}}];
     if (row.kind === "bars") {
       return [{stroke: paint, fill: paint, width: 0, paths: uPlot.paths.bars({size: [0.86, 80]}), points: {show: false}}];
     }
@@ -247,23 +254,25 @@ const itocast = (() => {
     const axis = {...shared(), size: o.xLabel ? 30 : 44, space: o.time ? 64 : 50};
     if (o.xLabel) Object.assign(axis, {label: o.xLabel, labelSize: 22, labelFont: FONT});
     if (o.names) {
-      return {...axis, size: 30, incrs: [1, 2, 3, 4, 6, 12, 24, 50, 100], values: (u, ticks) => ticks.map((i) => o.names[i] ?? "")};
+      return {...axis, size: 30, incrs: [1, 2, 4, 6, 12, 24, 48, 96, 192], values: (u, ticks) => ticks.map((i) => o.names[i] ?? "")};
     }
     if (o.time) return {...axis, values: TIMES};
     return {...axis, size: 30, incrs: o.whole ? [1, 2, 5, 10, 20, 50, 100, 500, 1000] : undefined, values: (u, ticks) => ticks.map(number)};
   }
 
-  /* As wide as its longest number. */
+  /* As wide as its longest number, and mostly as wide as that of the chart below. */
   function yAxis(o) {
     const size = (u, values) => {
-      if (!values) return 40;
+      if (!values) return 46;
       u.ctx.save();
       u.ctx.font = FONT;
       const widest = Math.max(...values.map((text) => u.ctx.measureText(text ?? "").width));
       u.ctx.restore();
-      return Math.ceil(widest) + 14;
+      return Math.max(46, Math.ceil(widest) + 14);
     };
-    return {...shared(), size, values: (u, ticks) => ticks.map((tick) => (tick === null ? "" : o.format(tick))), space: 34};
+    const axis = shared();
+    if (o.log) axis.grid.filter = (u, ticks) => ticks.map((tick) => (Number.isInteger(Math.log10(tick)) ? tick : null));
+    return {...axis, size, values: (u, ticks) => ticks.map((tick) => (tick === null ? "" : o.format(tick))), space: 34};
   }
 
   function vertical(u, mark) {
@@ -402,7 +411,12 @@ const itocast = (() => {
 
   const redraw = () => charts.forEach((one) => one.plot.redraw(false));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
-  matchMedia("print").addEventListener("change", redraw);
+  for (const [event, paper] of [["beforeprint", true], ["afterprint", false]]) {
+    addEventListener(event, () => {
+      document.documentElement.classList.toggle("paper", paper);
+      redraw();
+    });
+  }
 
-  return {bandChart, table, number, percent, time, element, colour, charts};
+  return {bandChart, table, number, figure, percent, time, element, colour, charts};
 })();

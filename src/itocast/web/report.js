@@ -2,7 +2,7 @@
 "use strict";
 
 (() => {
-  const {bandChart, table, number, percent, element, time} = itocast;
+  const {bandChart, table, number, figure, percent, element, time} = itocast;
   const f = JSON.parse(document.getElementById("figures").textContent);
   const at = (id) => document.getElementById(id);
   const drop = (id) => at(id).remove();
@@ -41,7 +41,7 @@
     };
   }
 
-  const FIRST = 336;  // points that are shown at first
+  const FIRST = innerWidth < 600 ? 120 : 336;  // points that are shown at first
   let drawn = [];
 
   function draw(line) {
@@ -70,9 +70,9 @@
     const kept = shown < all ? ` ${shown.toLocaleString("en")} of ${all.toLocaleString("en")} are in this file, evenly spaced.` : "";
     write("series-text", `Choose one to see its course. Figures are of the points in its chart.${kept}`);
     const columns = [
-      {name: "series", kind: "text"}, {name: "forecasts", kind: "number"}, {name: "RMSE", kind: "number"},
+      {name: "series", kind: "text"}, {name: "forecasts", kind: "number"}, {name: "RMSE", kind: "number", format: figure},
       {name: "inside 80 %", kind: "number", format: percent}, {name: "inside 95 %", kind: "number", format: percent},
-      {name: "width of 95 %", kind: "number"}, {name: "epistemic share", kind: "number", format: percent},
+      {name: "width of 95 %", kind: "number", format: figure}, {name: "epistemic share", kind: "number", format: percent},
     ];
     const rows = f.lines.lines.map((l) => [l.name, l.forecasts, l.rmse, l.coverage_80, l.coverage_95, l.width_95, l.share]);
     const pick = (row, index) => {
@@ -88,8 +88,8 @@
   // ---- scores
 
   const SCORES = [
-    ["RMSE", "rmse", number], ["R²", "r2", number], ["CRPS", "crps", number], ["pinball", "pinball", number], ["NLL (nats)", "nll", number],
-    ["CWCE", "cwce", number], ["width (EPIW)", "epiw", number], ["inside 80 %", "coverage_80", percent], ["inside 95 %", "coverage_95", percent],
+    ["RMSE", "rmse", figure], ["R²", "r2", figure], ["CRPS", "crps", figure], ["pinball", "pinball", figure], ["NLL (nats)", "nll", figure],
+    ["CWCE", "cwce", figure], ["width (EPIW)", "epiw", figure], ["inside 80 %", "coverage_80", percent], ["inside 95 %", "coverage_95", percent],
   ];
   const unit = f.unit ? ` in ${f.unit}` : " in the target's unit";
   write("scores-text", `${f.forecasts.toLocaleString("en")} forecasts, the same for all. RMSE, CRPS, pinball and width are${unit}; smaller is better, but for R². A reference is a single number: its CRPS is its absolute error.`);
@@ -103,7 +103,12 @@
     x: c.expected,
     bands: [{name: "chance", low: c.low, high: c.high, colour: "chance"}],
     lines: [{name: "right", values: c.expected, colour: "reference", dash: [5, 4], width: 1}, {name: "observed", values: c.observed, colour: "mean", width: 2}],
-  }, {height: 300, unit: "inside, %", xLabel: "should be inside, %", range: [0, 100], format: points, label: "Observed against expected coverage"});
+  }, {height: 270, unit: "inside, %", xLabel: "should be inside, %", range: [0, 100], format: points, label: "Observed against expected coverage"});
+  const off = (values) => values.map((value, i) => value - c.expected[i]);
+  bandChart(at("calibration"), {
+    x: c.expected, bands: [{name: "chance", low: off(c.low), high: off(c.high), colour: "chance"}],
+    lines: [{name: "observed minus expected", values: off(c.observed), colour: "mean", width: 2}],
+  }, {height: 150, unit: "difference, percentage points", label: "Observed minus expected coverage"});
   const bins = f.pit.observed.length, edges = f.pit.observed.map((_, i) => `${(100 * i / bins).toFixed(0)}`);
   bandChart(at("pit"), {
     x: f.pit.observed.map((_, i) => i),
@@ -114,6 +119,10 @@
     range: [0, Math.max(2 * 100 / bins, 1.1 * Math.max(...f.pit.observed))], label: "PIT histogram",
     title: (i) => `${edges[i]} to ${edges[i + 1] ?? 100} %`,
   });
+
+  const levels = Object.entries(f.coverage).map(([level, one]) => [`${level} %`, one.observed, `${percent(one.low)} to ${percent(one.high)}`]);
+  table(at("levels"), [{name: "interval", kind: "text"}, {name: "inside", kind: "number", format: percent}, {name: "chance", kind: "number", format: String}],
+    levels, {label: "Coverage by level"});
 
   const NAMES = {step: "step ahead", hour: "hour of day", weekday: "day of week"};
   for (const [name, t] of Object.entries(f.by)) {
@@ -126,7 +135,7 @@
       const rows = [[95, "mean"], [80, "second"]];
       if (kind === "coverage") {
         bandChart(box, {
-          x, bands: rows.map(([level]) => ({name: `chance, ${level} %`, low: t[`low_${level}`], high: t[`high_${level}`], colour: "chance"})),
+          x, bands: rows.map(([level]) => ({name: level === 95 ? "chance" : "", low: t[`low_${level}`], high: t[`high_${level}`], colour: "chance"})),
           lines: rows.map(([level, colour]) => ({name: `inside ${level} %`, values: t[`observed_${level}`], colour, spots: true})),
         }, {names, title, unit: "inside, %", format: points, height: 220, label: `Coverage by ${NAMES[name]}`});
       } else {
@@ -139,12 +148,14 @@
 
   const share = f.shares.epistemic;
   if (share.length > 1) {
-    const full = share.map(() => 100), none = share.map(() => 0);
-    const rest = share.map((s) => 100 - s);
+    const rest = share.map((s) => 100 - s), most = Math.max(...share), top = most < 25 ? Math.max(1.5 * most, 0.1) : 100;
     bandChart(at("shares-chart"), {
       x: f.shares.time.map(seconds),
-      bands: [{name: "aleatoric", low: none, high: rest, colour: "aleatoric-area", says: rest}, {name: "epistemic", low: rest, high: full, colour: "epistemic-area", says: share}],
-    }, {...clock, unit: "share of the variance, %", range: [0, 100], format: points, height: 220, label: "Shares of the variance over time"});
+      bands: [
+        {name: "aleatoric", low: share, high: share.map(() => 100), colour: "aleatoric-area", says: rest},
+        {name: "epistemic", low: share.map(() => 0), high: share, colour: "epistemic-area", says: share},
+      ],
+    }, {...clock, unit: `share of the variance, %${top < 100 ? ` (the axis ends at ${number(top)} %)` : ""}`, range: [0, top], format: points, height: 220, label: "Shares of the variance over time"});
   } else {
     drop("shares");
   }
@@ -153,7 +164,7 @@
 
   const missColumns = [
     {name: "time", kind: "number", format: when}, ...(several ? [{name: "series", kind: "text"}] : []), ...(f.horizon > 1 ? [{name: "step", kind: "number"}] : []),
-    {name: "observed", kind: "number"}, {name: "mean", kind: "number"}, {name: "95 % from", kind: "number"}, {name: "to", kind: "number"},
+    ...["observed", "mean", "95 % from", "to"].map((name) => ({name, kind: "number", format: figure})),
     {name: "deviations", kind: "number", format: (value) => value.toFixed(1)},
   ];
   const missRows = f.misses.map((m) => [m.time, ...(several ? [m.line] : []), ...(f.horizon > 1 ? [m.step] : []), m.y, m.mean, m.low, m.high, m.deviations]);
@@ -170,8 +181,8 @@
   });
 
   if (f.doctor.findings.length) {
-    at("findings").append(element("ol", {}, ...f.doctor.findings.map((one) =>
-      element("li", {}, element("p", {}, one.says), element("p", {class: "muted"}, `Remedy: ${one.remedy}.`)))));
+    at("findings").append(element("ol", {}, ...f.doctor.findings.map(([says, remedy]) =>
+      element("li", {}, element("p", {}, says), element("p", {class: "muted"}, `Remedy: ${remedy}.`)))));
   } else {
     at("findings").append(element("p", {}, "Nothing stands out: what differs is noise, or too little to matter."));
   }

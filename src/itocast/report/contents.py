@@ -9,7 +9,7 @@ import numpy as np
 from itocast.data.table import Table
 from itocast.doctor import Diagnosis, Examined, examine, judge
 from itocast.fitted import Fitted
-from itocast.metrics import Scored, score
+from itocast.metrics import score
 from itocast.report import origin, parts, references
 from itocast.report.lines import lines
 
@@ -31,13 +31,13 @@ def figures(
     series = table.series[examined.windows.origins.numpy()][scored.row.numpy()]
     time = table.times[(examined.windows.origins[scored.row] + 1 + scored.step).numpy()]
     several = len(table.ids) * len(table.columns.targets) > 1
-    scale = examined.windows.numbers.scale.numpy()[series, scored.target.numpy()] if several else np.ones(len(scored))
+    scales = examined.windows.numbers.scale.numpy()[series, scored.target.numpy()] if several else np.ones(len(scored))
     compared = references.scores(scored, table, examined.windows, beside or {})
     inside = parts.coverage(scored, evidence, 95)
     diagnosis = judge(fitted, examined)
     found = {
         "title": f"{', '.join(table.columns.targets)}, {_ahead(examined.windows.horizon, table.clock.freq)} ahead",
-        "headline": _headline(inside, examined, scored, table),
+        "headline": _headline(inside, examined, table),
         "says": _says(inside, compared, diagnosis, examined),
         "clock": _clock(table),
         "unit": unit, "targets": list(table.columns.targets), "horizon": examined.windows.horizon,
@@ -45,11 +45,9 @@ def figures(
         "forecasts": len(scored), "lines": lines(fitted, table, examined, later),
         "coverage": {str(level): parts.coverage(scored, evidence, level) for level in (50, 80, 90, 95, 99)},
         "calibration": parts.calibration(scored, evidence), "pit": parts.pit(evidence),
-        "by": parts.by_parts(scored, examined, scale), "shares": parts.shares(examined, time),
+        "by": parts.by_parts(scored, examined, scales), "shares": parts.shares(examined, time),
         "misses": parts.misses(scored, examined, table), "scores": compared, "training": _training(fitted),
-        "doctor": {
-            "findings": [{"says": one.says, "remedy": one.remedy} for one in diagnosis.findings], "text": str(diagnosis),
-        },
+        "doctor": {"findings": [[one.says, one.remedy] for one in diagnosis.findings], "text": str(diagnosis)},
         "data": origin.data(fitted, table), "made": origin.made(fitted), "calibrator": fitted.calibration,
         "parameters": fitted.parameters,
     }  # fmt: skip
@@ -57,18 +55,18 @@ def figures(
 
 
 def plain(value: Any) -> Any:
-    """Plain values for JSON: numbers of five digits, None where they are not finite; whole numbers stay."""
+    """Plain values for JSON: numbers of seven digits, None where they are not finite; whole numbers stay."""
     if isinstance(value, dict):
         return {str(key): plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
         return [plain(one) for one in value]
     if isinstance(value, float | np.floating):
-        return float(f"{value:.5g}") if np.isfinite(value) else None
+        return float(f"{value:.7g}") if np.isfinite(value) else None
     return int(value) if isinstance(value, np.integer) else value
 
 
 def _clock(table: Table) -> dict[str, Any]:
-    """How to show times: `tick` is the seconds in one unit of an instant, `days` whether they say nothing but the day."""
+    """How to show times: `tick` is the seconds in a unit of an instant, `days` whether they say the day and no more."""
     clock = table.clock
     index = clock.index(table.times)
     days = clock.dates and bool((index == index.normalize()).all())
@@ -81,11 +79,11 @@ def _ahead(horizon: int, freq: str) -> str:
     return f"{horizon} {'step' if horizon == 1 else 'steps'} of {freq}"
 
 
-def _headline(inside: dict[str, float], examined: Examined, scored: Scored, table: Table) -> str:
-    held = "held" in examined.rows
+def _headline(inside: dict[str, float], examined: Examined, table: Table) -> str:
     one = examined.windows.horizon == 1 and len(table.ids) == len(table.columns.targets) == 1
     thing = WORDS.get(table.clock.freq, "rows") if one else "forecasts"
-    return f"95 % intervals covered {_percent(inside['observed'])} of {len(scored):,} {'held-out' if held else 'test'} {thing}"
+    part = "held-out" if "held" in examined.rows else "test"
+    return f"95 % intervals covered {_percent(inside['observed'])} of {len(examined.evidence):,} {part} {thing}"
 
 
 def _percent(share: float) -> str:
@@ -94,22 +92,30 @@ def _percent(share: float) -> str:
 
 def _says(inside: dict[str, float], compared: list[dict], diagnosis: Diagnosis, examined: Examined) -> list[str]:
     """A few sentences for those who read no further."""
-    low, high = _percent(inside["low"]), _percent(inside["high"])
-    fits = inside["low"] <= inside["observed"] <= inside["high"]
-    chance = f"Chance alone gives {low} to {high}, in view of how outcomes hang together: the intervals"
-    said = [f"{chance} hold what they say." if fits else f"{chance} are too {'narrow' if inside['observed'] < 0.95 else 'wide'}."]
+    low, observed, high = (inside[name] for name in ("low", "observed", "high"))
+    verdict = "hold what they say" if low <= observed <= high else f"are too {'narrow' if observed < low else 'wide'}"
+    said = [
+        f"Chance alone gives {_percent(low)} to {_percent(high)}, in view of how outcomes hang together: the intervals "
+        f"{verdict}."
+    ]
     model, best = compared[0], references.best_reference(compared)
-    gain = 1 - model["crps"] / best["crps"] if best["crps"] else 0.0
-    said.append(
-        f"The error of the whole law (CRPS) is {abs(100 * gain):.0f} % {'below' if gain >= 0 else 'above'} that of the best "
-        f"simple reference, {best['name']}."
-    )
+    if best["crps"]:
+        gain = 1 - model["crps"] / best["crps"]
+        side = "below" if gain >= 0 else "above"
+        said.append(
+            f"The error of the whole law (CRPS) is {abs(100 * gain):.0f} % {side} that of the best simple reference, "
+            f"the {best['name']}."
+        )
     count = len(diagnosis.findings)
-    said.append(f"The doctor has {count} finding{'s' if count > 1 else ''}." if count else "The doctor found nothing that stands out.")
+    found = f"has {count} finding{'s' if count > 1 else ''}" if count else "found nothing that stands out"
+    said.append(f"The doctor {found}.")
     if len(examined.windows) < len(examined.all):
         said.append(f"Of {len(examined.all):,} cutoffs {len(examined.windows):,} were looked at, evenly spaced.")
     if "held" in examined.rows:
-        said.append("These rows were not trained on, but they chose the epoch and the calibration: new rows may do worse.")
+        said.append(
+            "These rows were not trained on, but the epoch was chosen and the calibration learned on them: coverage "
+            "looks better here than it will on new rows."
+        )
     return said
 
 
