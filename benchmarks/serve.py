@@ -128,8 +128,9 @@ def measure(horizon: int, clients: int, seconds: float) -> str:
     one = Load(sum(a.seconds for a in alone), times=[t for a in alone for t in a.times])
     failed, wrong = (sum(getattr(load, name) for load in (*alone, many)) for name in ("failed", "wrong"))
     cells = [
-        str(horizon), f"{one.rate:.1f}", f"{one.milliseconds(0.5):.0f}", f"{many.rate:.1f}", f"{many.milliseconds(0.5):.0f}",
-        f"{many.milliseconds(0.99):.0f}", f"{many.rate / one.rate:.1f}", f"{len(one.times) + len(many.times):,}",
+        str(horizon), f"{one.rate:.1f}", f"{one.milliseconds(0.5):.0f}", f"{many.rate:.1f}",
+        f"{many.milliseconds(0.5):.0f}", f"{many.milliseconds(0.99):.0f}", f"{many.rate / one.rate:.1f}",
+        f"{len(one.times) + len(many.times):,}",
         str(failed), str(wrong), f"{before:.0f}", f"{after:.0f}",
     ]  # fmt: skip
     return f"| {' | '.join(cells)} |"
@@ -150,9 +151,9 @@ def main() -> None:
     lines = [
         f"# The server under load: {many} for {options.seconds:g} s",
         "",
-        f"`python benchmarks/serve.py`: the default model of Metro on one thread; each request brings a table of {ROWS} rows,",
-        f"one of {TABLES}, and asks for 80 and 95 % intervals. Clients share the machine with the server. Wrong answers are those",
-        "that differ from the library's in any digit.",
+        f"`python benchmarks/serve.py`: the default model of Metro on one thread; each request brings a table of {ROWS}",
+        f"rows, one of {TABLES}, and asks for 80 and 95 % intervals. Clients share the machine with the server. Wrong",
+        "answers are those that differ from the library's in any digit.",
         "",
         f"| {' | '.join(names)} |",
         "|---:" * len(names) + "|",
