@@ -1,6 +1,6 @@
 PYTHON ?= python3
 BIN := .venv/bin
-.PHONY: demo test lint bench bench-core bench-forecaster bench-recipe bench-peers paper clean
+.PHONY: demo test lint bench bench-core bench-forecaster bench-recipe bench-serve bench-peers paper clean
 
 demo: .venv/installed
 	$(BIN)/itocast demo
@@ -31,6 +31,9 @@ bench-forecaster: .venv/installed
 bench-recipe: .venv/installed
 	$(BIN)/python benchmarks/recipe.py --data-dir $(DATA)
 
+bench-serve: .venv/installed-serve
+	$(BIN)/python benchmarks/serve.py
+
 bench-peers: .venv/installed-bench
 	$(BIN)/python benchmarks/peers.py --data-dir $(DATA)
 	$(BIN)/python benchmarks/peers.py --page
@@ -52,6 +55,10 @@ clean:
 
 .venv/installed-dgp: .venv/installed
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[dgp]'
+	touch $@
+
+.venv/installed-serve: .venv/installed
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[serve]'
 	touch $@
 
 .venv/installed-bench: .venv/installed

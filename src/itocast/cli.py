@@ -12,12 +12,14 @@ import typer
 
 from itocast.options import Calibration, CalibrationBy, Source, Threads, read, settings, use, with_settings, words
 from itocast.paper.cli import app as paper_app
+from itocast.serve.cli import serve
 from itocast.tuning.cli import tune
 
 app = typer.Typer(help="Forecasts whose uncertainty can be trusted.", no_args_is_help=True, add_completion=False)
 datasets_app = typer.Typer(help="Named datasets.", no_args_is_help=True)
 app.add_typer(datasets_app, name="datasets")
 app.add_typer(paper_app, name="paper")
+app.command()(serve)
 
 Model = Annotated[Path, typer.Argument(help="The folder that fit wrote.")]
 Output = Annotated[str, typer.Option("--output", "-o", help="A .csv, .csv.gz, .parquet or .json file; - for CSV here.")]

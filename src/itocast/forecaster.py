@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -168,6 +169,24 @@ class Forecaster:
             columns = self._paths(windows, columns, paths, rate)
         kind = frames.kind_of(df) if df is not None else self._kind or frames.kind_of(future)
         return frames.build(columns, kind, table.clock, (self._time,))
+
+    def predict_joined(
+        self, df: Any, id: str, labels: np.ndarray, level: Sequence[float], quantiles: Sequence[float]
+    ) -> results.Frame:
+        """The columns of `predict` for the series of several tables that were put into one, each read by itself.
+
+        The column `id` numbers the series of `df` in order of appearance; `labels` tell them apart, and the `name` of
+        a label is what its series is called in its own table.
+        """
+        levels, shares = self._levels(level), probabilities("quantiles", quantiles)
+        fitted = self.fitted.preparation
+        columns = fitted.columns.model_copy(update={"id": id})
+        known = {label: fitted.scales[label.name] for label in labels if label.name in fitted.scales}
+        read = self._like_training(df, columns, "fill" if fitted.regular else "keep")
+        table, later = self._checked(replace(read, ids=labels))
+        preparation = replace(fitted, scales=known).meeting(table)
+        windows, table = preparation.ahead(table, later if columns.future else None)
+        return results.index(table, windows) | results.summary(_laws(self.fitted, windows), levels, shares)
 
     def predict_distribution(self, df: Any = None, future: Any = None) -> Forecast:
         """The laws behind `predict`: one row a series, all steps and targets."""

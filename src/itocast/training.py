@@ -32,6 +32,7 @@ EFFORTS = {"fast": (250, 8e-3), "balanced": (900, 4e-3), "best": (3000, 2e-3)}  
 GATHERED = 4096  # rows of several batches that are gathered at once
 MANY = 20_000  # rows from which on a run grows with them, as their square root
 MATCHING_RATE = 0.1  # the learning rate of matching, as a share of the highest before
+TILE = 8  # rows of a prediction are a multiple of it
 TOLERANCE = 1.005  # how many times the CRPS from before matching a matched law may have
 
 
@@ -195,7 +196,7 @@ def fit(
 
 
 def predict(model: Model, rows: Batches, paths: int | None = None, seed: int = 0, batch_size: int = 256) -> Forecast:
-    """The law of every row, in the model's scale. Paths are shared by all rows: the batch size changes nothing."""
+    """The law of every row, in the model's scale. Paths are shared by all rows: the batch size changes no digit."""
     starts = range(0, len(rows), batch_size)
     batches = (rows.batch(slice(start, start + batch_size))[0] for start in starts)
     return Forecast.cat([predict_batch(model, x, paths, seed) for x in batches])
@@ -203,10 +204,16 @@ def predict(model: Model, rows: Batches, paths: int | None = None, seed: int = 0
 
 @torch.no_grad()
 def predict_batch(model: Model, x: Inputs, paths: int | None = None, seed: int = 0) -> Forecast:
-    """The law of the rows of one batch, over the model's own number of paths if none is given."""
+    """The law of the rows of one batch, over the model's own number of paths if none is given.
+
+    Few rows take other ways through matrix products than many, and round otherwise: they are filled up to `TILE`.
+    """
     if paths is not None and paths < 1:
         raise ValueError(f"paths={paths}: expected at least 1")
-    return model.eval()(x, paths or model.paths, Noise(seed, shared=True))
+    rows = len(x.lags)
+    filled = Inputs(*(torch.cat([part, part[-1:].expand(-rows % TILE, *part.shape[1:])]) for part in x))
+    law = model.eval()(filled, paths or model.paths, Noise(seed, shared=True))
+    return law if len(law) == rows else law[:rows]
 
 
 @torch.no_grad()

@@ -18,6 +18,7 @@ from itocast.data.table import Columns, Table
 
 Repeated = Literal["error", "first", "last", "mean", "keep"]
 Gaps = Literal["auto", "fill", "keep"]
+MOST_FILLED = 1_000_000  # rows that may be put in for missing times, or 20 for each that is there if that is more
 
 
 def read_table(
@@ -154,6 +155,11 @@ def _settle_gaps(table: Table, gaps: Gaps) -> Table:
         return table
     if not missing:
         return replace(table, regular=True)
+    if missing > max(MOST_FILLED, 20 * len(table)):
+        raise ValueError(
+            f"gaps between times would be filled with {missing:,} rows, for {len(table):,} that are there: "
+            f"look for times far from the others, or for a step other than freq={table.clock.freq!r}"
+        )
     place = np.concatenate([[0], np.cumsum(counts)])  # where each row goes
     total = int(place[-1]) + 1
     source = np.full(total, -1)

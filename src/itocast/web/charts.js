@@ -169,7 +169,7 @@ const itocast = (() => {
     }
     function settings(rows, o, width) {
       return {
-        width, height: o.height, padding: [10, 20, 0, 0],
+        width, height: o.height, padding: [10, 20, 0, 8],
         series: [{}, ...rows.flatMap(series)],
         bands: rows.filter((row) => row.high).map((row) => ({series: [row.places[1], row.places[0]], fill: () => colour(row.colour)})),
         scales: {
