@@ -75,7 +75,7 @@
       {name: "inside 80 %", kind: "number", format: percent}, {name: "inside 95 %", kind: "number", format: percent},
       {name: "width of 95 %", kind: "number", format: figure}, {name: "epistemic share", kind: "number", format: percent},
     ];
-    const rows = f.lines.lines.map((l) => [l.name, l.forecasts, l.rmse, l.coverage_80, l.coverage_95, l.width_95, l.share]);
+    const rows = f.lines.lines.map((l) => [l.name, l.forecasts, ...["rmse", "coverage_80", "coverage_95", "width_95", "share"].map((key) => l[key] ?? null)]);
     const pick = (row, index) => {
       chart = draw(f.lines.lines[index]);
       at("forecast").scrollIntoView({block: "start"});
