@@ -172,6 +172,31 @@ def test_search_and_switch_series(show):
     assert page.locator("#chosen").inner_text() == page.locator("#misses-table td.text").first.inner_text()
 
 
+KINDS = {
+    "days": pd.date_range("2024-01-01", periods=150, freq="D"),
+    "months": pd.date_range("2010-01-01", periods=150, freq="MS"),
+    "a zone": pd.date_range("2024-03-28", periods=150, freq="h", tz="Europe/Berlin"),
+    "an offset": pd.date_range("2024-01-01", periods=150, freq="15min", tz="+05:30"),
+    "irregular": pd.Timestamp("2024-01-01") + pd.to_timedelta(np.cumsum(np.arange(150) % 7 + 0.25), unit="s"),
+    "numbers": np.arange(150) * 5,
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_times_of_every_kind_are_told_as_the_table_tells_them(show, tmp_path, kind):
+    frame = pd.DataFrame({"ds": KINDS[kind], "y": np.random.default_rng(0).normal(size=150)})
+    forecaster = tiny(2).fit(frame)
+    page = show(forecaster.report(frame, tmp_path / "report.html"))
+    page.locator("#course .plot").focus()
+    page.keyboard.press("ArrowRight")  # the last point, which is the last step ahead
+    told = page.locator("#course .tip b").inner_text()
+    last = forecaster.predict(frame)["ds"].iloc[-1]
+    if kind == "numbers":
+        assert told == str(last)
+    else:
+        assert told == f"{last:%a, {last.day} %b %Y}" + ("" if kind in ("days", "months") else f", {last:%H:%M}")
+
+
 def test_dark_mode_redraws_charts(show):
     page = show()
     light = page.evaluate("itocast.colour('mean')")

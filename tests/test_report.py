@@ -31,7 +31,8 @@ def decoded(line: dict, name: str) -> np.ndarray:
 
 def times(line: dict) -> list[pd.Timestamp]:
     first, steps = line["time"]
-    return list(pd.to_datetime(np.cumsum([first, *(step for step, count in steps for _ in range(count))]), unit="us"))
+    hours = np.cumsum([first, *(step for step, count in steps for _ in range(count))])
+    return list(pd.to_datetime(3_600_000_000 * hours, unit="us"))
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +82,7 @@ def test_shares_add_up(report, backtest):
 def test_the_line_is_the_backtest_and_then_the_forecast_ahead(single, report, backtest):
     frame, forecaster = single
     [line] = report["lines"]["lines"]
-    assert line["name"] == "y"
+    assert (line["name"], report["lines"]["tick"]) == ("y", 3_600_000_000)
     assert (np.diff(times(line)) > pd.Timedelta(0)).all()
     merged = pd.DataFrame({"ds": times(line)} | {n: decoded(line, n) for n in ("y", "mean", "lo-80", "hi-95")})
     unit = line["scale"][1]
@@ -182,6 +183,16 @@ def test_a_constant_series_and_missing_outcomes_make_a_report(tmp_path):
     assert report["clock"]["days"]
     assert report["scores"][0]["r2"] is None  # nothing varies
     json.dumps(report, allow_nan=False)
+
+
+def test_a_target_that_was_not_observed_lately_has_no_scores(tmp_path):
+    frame = wave_frame(300)
+    frame.loc[200:, "price"] = np.nan
+    forecaster = tiny(2).fit(frame, target=["load", "price"], time="time")
+    load, price = figures_of(forecaster, frame)["lines"]["lines"]
+    assert load["forecasts"] > 0
+    assert (price["forecasts"], set(price["y"])) == (0, {None})
+    assert "rmse" not in price
 
 
 def test_rows_in_order_without_times(tmp_path):

@@ -36,7 +36,7 @@ def figures(
     inside = parts.coverage(scored, evidence, 95)
     diagnosis = judge(fitted, examined)
     found = {
-        "title": f"{', '.join(table.columns.targets)}, {_ahead(examined.windows.horizon, table.clock.freq)} ahead",
+        "title": f"{_few(table.columns.targets)}, {_ahead(examined.windows.horizon, table.clock.freq)} ahead",
         "headline": _headline(inside, examined, table),
         "says": _says(inside, compared, diagnosis, examined),
         "clock": _clock(table),
@@ -66,11 +66,20 @@ def plain(value: Any) -> Any:
 
 
 def _clock(table: Table) -> dict[str, Any]:
-    """How to show times: `tick` is the seconds in a unit of an instant, `days` whether they say the day and no more."""
+    """How to show times; `days` says whether they are days and no more."""
     clock = table.clock
     index = clock.index(table.times)
     days = clock.dates and bool((index == index.normalize()).all())
-    return {"dates": clock.dates, "zone": clock.zone or "UTC", "days": days, "tick": 1e-6}
+    return {"dates": clock.dates, "zone": (clock.zone or "UTC").removeprefix("UTC") or "UTC", "days": days}
+
+
+def _few(names: tuple[str, ...]) -> str:
+    """All names, or the first ones where they are many.
+
+    >>> _few(("a", "b", "c", "d", "e"))
+    'a, b, c and 2 more'
+    """
+    return ", ".join(names) if len(names) < 5 else f"{', '.join(names[:3])} and {len(names) - 3} more"
 
 
 def _ahead(horizon: int, freq: str) -> str:

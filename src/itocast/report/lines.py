@@ -37,9 +37,10 @@ def lines(fitted: Fitted, table: Table, examined: Examined, later: Table | None)
         windows, whole = ahead
         chosen = np.array([label in labels for label in whole.ids[whole.series[windows.origins.numpy()]].tolist()])
         parts.append(_points(fitted, whole, windows.only(chosen)))
+    tick = max(1, int(np.gcd.reduce(np.concatenate([part["time"] for part in parts]))))  # hours need few letters
     return {
-        "levels": list(LEVELS), "of": len(series) * targets, "ahead": ahead is not None,
-        "lines": [_line(*pair) for pair in _pairs(table, kept, *parts)],
+        "of": len(series) * targets, "ahead": ahead is not None, "tick": tick,
+        "lines": [_line(*pair, tick) for pair in _pairs(table, kept, *parts)],
     }  # fmt: skip
 
 
@@ -78,8 +79,8 @@ def _points(fitted: Fitted, table: Table, windows: Windows) -> dict[str, np.ndar
     return columns
 
 
-def _pairs(table: Table, kept: np.ndarray, *parts: dict[str, np.ndarray]) -> Iterator[tuple[str, dict, int]]:
-    """For each series and target its name, its points, and how many of them are not ahead."""
+def _pairs(table: Table, kept: np.ndarray, *parts: dict[str, np.ndarray]) -> Iterator[tuple[dict, dict, int]]:
+    """For each series and target what it is called, its points, and how many of them are not ahead."""
     columns = table.columns
     places = {label: place for place, label in enumerate(table.ids[kept].tolist())}
     several = len(columns.targets)
@@ -92,23 +93,24 @@ def _pairs(table: Table, kept: np.ndarray, *parts: dict[str, np.ndarray]) -> Ite
     for i in range(len(kept) * several):
         chosen = [(part, order[edges[i] : edges[i + 1]]) for part, order, edges in sorted_parts]
         points = {name: np.concatenate([part[name][rows] for part, rows in chosen]) for name in parts[0]}
-        yield line_name(table, int(kept[i // several]), i % several), points, len(chosen[0][1])
+        yield named(table, int(kept[i // several]), i % several), points, len(chosen[0][1])
 
 
-def line_name(table: Table, series: int, target: int) -> str:
-    """What a series and target are called where there are several."""
+def named(table: Table, series: int, target: int) -> dict[str, Any]:
+    """What a series and target are called where there are several, and a number, as long names may look the same."""
     names = [str(table.ids[series])] if table.columns.id else []
     names += [table.columns.targets[target]] if len(table.columns.targets) > 1 or not names else []
     name = " · ".join(names)
-    return name if len(name) <= NAME else f"{name[: NAME - 1]}…"
+    name = name if len(name) <= NAME else f"{name[: NAME - 1]}…"
+    return {"name": name, "key": series * len(table.columns.targets) + target}
 
 
-def _line(name: str, points: dict[str, np.ndarray], past: int) -> dict[str, Any]:
+def _line(name: dict[str, Any], points: dict[str, np.ndarray], past: int, tick: int) -> dict[str, Any]:
     """A line in few letters: times by their steps, and numbers as whole multiples of a unit that no chart shows."""
     y = points["y"]
     scale = _scale(np.concatenate([y[~np.isnan(y)], *(points[column] for column in ("mean", "lo-95", "hi-95"))]))
     return {
-        "name": name, "past": past, **_scores(points), "time": pack_times(points["time"]), "scale": scale,
+        **name, "past": past, **_scores(points), "time": pack_times(points["time"] // tick), "scale": scale,
         **{column: pack(points[column], *scale) for column in ("y", "mean", *BOUNDS)},
         **{column: _deviation(points[column]) for column in ("aleatoric", "epistemic")},
     }  # fmt: skip
@@ -117,6 +119,8 @@ def _line(name: str, points: dict[str, np.ndarray], past: int) -> dict[str, Any]
 def _scores(points: dict[str, np.ndarray]) -> dict[str, Any]:
     """What the table of all series says of one, from the points of its chart."""
     seen = ~np.isnan(points["y"])
+    if not seen.any():
+        return {"forecasts": 0}
     known = {name: column[seen] for name, column in points.items()}
     y, aleatoric, epistemic = known["y"], np.square(known["aleatoric"]), np.square(known["epistemic"])
     scores: dict[str, Any] = {"forecasts": len(y), "rmse": np.sqrt(np.square(y - known["mean"]).mean())}

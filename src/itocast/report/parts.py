@@ -13,7 +13,7 @@ from itocast.doctor.evidence import Evidence
 from itocast.forecast import central
 from itocast.metrics import LEVELS, Scored, chance_band, inside, observed_coverage
 from itocast.report.lines import LEVELS as SHOWN
-from itocast.report.lines import line_name
+from itocast.report.lines import named
 
 BINS = 20  # of the histogram of PIT values
 PERIODS = 100  # of time, over which the parts of the uncertainty are averaged
@@ -78,7 +78,7 @@ def shares(examined: Examined, time: np.ndarray) -> dict[str, list[float]]:
     parts = np.array_split(np.arange(len(time)), min(PERIODS, len(time)))
     epistemic = examined.evidence.epistemic
     return {
-        "time": [int(np.median(time[part])) for part in parts],
+        "time": [int(time[part[len(part) // 2]]) for part in parts],
         "epistemic": [100 * float(epistemic[part].mean()) for part in parts],
     }
 
@@ -93,7 +93,7 @@ def misses(scored: Scored, examined: Examined, table: Table) -> list[dict[str, A
         origin = int(windows.origins[row])
         low, high = (bound[0, step, target].item() for bound in examined.law[[row]].interval(95))
         found.append({
-            "time": int(table.times[origin + 1 + step]), "line": line_name(table, int(table.series[origin]), target),
+            "time": int(table.times[origin + 1 + step]), **named(table, int(table.series[origin]), target),
             "step": step + 1, "y": scored.y[i].item(), "mean": scored.mean[i].item(), "low": low, "high": high,
             "deviations": float(far[i]),
         })  # fmt: skip

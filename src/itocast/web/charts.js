@@ -29,15 +29,24 @@ const itocast = (() => {
   }
 
   const percent = (share, digits = 1) =>
-    share === null || Number.isNaN(share) ? "–" : `${(100 * share).toFixed(digits)} %`;
+    share === null || share === undefined || Number.isNaN(share) ? "–" : `${(100 * share).toFixed(digits)} %`;
 
   /* A place on the time axis: seconds since 1970, or whatever the data counts by. */
   function time(x, {time = true, zone = "UTC", days = false, names = null} = {}) {
     if (names) return names[Math.round(x)] ?? "";
     if (!time) return number(x);
-    const parts = {weekday: "short", day: "numeric", month: "short", year: "numeric", timeZone: zone};
+    const parts = {weekday: "short", day: "numeric", month: "short", year: "numeric", timeZone: known(zone)};
     if (!days) Object.assign(parts, {hour: "2-digit", minute: "2-digit", hourCycle: "h23"});
     return new Date(1000 * x).toLocaleString("en-GB", parts);
+  }
+
+  /* A zone that this browser knows, or else UTC. */
+  function known(zone) {
+    try {
+      return new Intl.DateTimeFormat("en", {timeZone: zone}).resolvedOptions().timeZone;
+    } catch {
+      return "UTC";
+    }
   }
 
   function element(name, attributes = {}, ...children) {
@@ -65,6 +74,7 @@ const itocast = (() => {
      returns  {plot, update(data), show(from, to), all(), destroy()} */
   function bandChart(parent, data, options = {}) {
     const o = {height: 260, time: false, zone: "UTC", zoom: false, format: number, marks: [], ...options};
+    o.zone = known(o.zone);
     const root = element("figure", {class: "chart"});
     const tip = element("div", {class: "tip", hidden: true});
     const place = element("div", {

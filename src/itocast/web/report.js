@@ -7,10 +7,11 @@
   const at = (id) => document.getElementById(id);
   const drop = (id) => at(id).remove();
   const write = (id, text) => { at(id).textContent = text; };
-  const seconds = (instant) => (f.clock.dates ? instant * f.clock.tick : instant);
+  const seconds = (instant) => (f.clock.dates ? instant / 1e6 : instant);
   const clock = {time: f.clock.dates, zone: f.clock.zone, days: f.clock.days};
   const when = (instant) => time(seconds(instant), clock);
   const points = (value) => `${number(value)} %`;
+  const only = f.targets.length === 1 ? f.targets[0] : "";
   const several = f.lines.lines.length > 1;
 
   write("says", f.says.join(" "));
@@ -26,7 +27,7 @@
     const part = (name) => decode(line[name], line.scale);
     const deviation = ({unit, values}) => values.map((k) => (k === null || k <= 0 ? null : k * unit));
     return {
-      x: x.map(seconds),
+      x: x.map((k) => seconds(k * f.lines.tick)),
       forecast: {
         bands: [
           {name: "95 % interval", low: part("lo-95"), high: part("hi-95"), colour: "wide"},
@@ -54,7 +55,7 @@
     if (!positive) parts.lines = parts.lines.filter((one) => one.values.some((value) => value !== null));
     write("chosen", several ? line.name : "");
     drawn = [
-      bandChart(at("course"), {x, ...forecast}, {...shared, height: 320, zoom: true, unit: f.unit || f.targets.join(", "), label: `Forecasts of ${line.name} with intervals, and outcomes`}),
+      bandChart(at("course"), {x, ...forecast}, {...shared, height: 320, zoom: true, unit: f.unit || only, label: `Forecasts of ${line.name} with intervals, and outcomes`}),
       bandChart(at("deviations"), {x, ...parts}, {...shared, ...log, height: 170, zoom: true, tools: false, unit: f.unit ? `deviation (${f.unit})` : "deviation", label: "Aleatoric and epistemic deviation"}),
     ];
     return drawn[0];
@@ -74,7 +75,7 @@
       {name: "inside 80 %", kind: "number", format: percent}, {name: "inside 95 %", kind: "number", format: percent},
       {name: "width of 95 %", kind: "number", format: figure}, {name: "epistemic share", kind: "number", format: percent},
     ];
-    const rows = f.lines.lines.map((l) => [l.name, l.forecasts, l.rmse, l.coverage_80, l.coverage_95, l.width_95, l.share]);
+    const rows = f.lines.lines.map((l) => [l.name, l.forecasts, ...["rmse", "coverage_80", "coverage_95", "width_95", "share"].map((key) => l[key] ?? null)]);
     const pick = (row, index) => {
       chart = draw(f.lines.lines[index]);
       at("forecast").scrollIntoView({block: "start"});
@@ -140,7 +141,7 @@
         }, {names, title, unit: "inside, %", format: points, height: 220, label: `Coverage by ${NAMES[name]}`});
       } else {
         bandChart(box, {x, lines: rows.map(([level, colour]) => ({name: `${level} % interval`, values: t[`width_${level}`], colour, spots: true}))},
-          {names, title, unit: f.width_unit || f.targets.join(", "), zero: true, height: 220, label: `Mean width by ${NAMES[name]}`});
+          {names, title, unit: f.width_unit || only, zero: true, height: 220, label: `Mean width by ${NAMES[name]}`});
       }
     }
   }
@@ -167,11 +168,11 @@
     ...["observed", "mean", "95 % from", "to"].map((name) => ({name, kind: "number", format: figure})),
     {name: "deviations", kind: "number", format: (value) => value.toFixed(1)},
   ];
-  const missRows = f.misses.map((m) => [m.time, ...(several ? [m.line] : []), ...(f.horizon > 1 ? [m.step] : []), m.y, m.mean, m.low, m.high, m.deviations]);
+  const missRows = f.misses.map((m) => [m.time, ...(several ? [m.name] : []), ...(f.horizon > 1 ? [m.step] : []), m.y, m.mean, m.low, m.high, m.deviations]);
   table(at("misses-table"), missColumns, missRows, {
     label: "Worst misses",
     pick: (row, index) => {
-      const miss = f.misses[index], place = f.lines.lines.findIndex((line) => line.name === miss.line);
+      const miss = f.misses[index], place = f.lines.lines.findIndex((line) => line.key === miss.key);
       if (place < 0) return;
       if (several) { chart = draw(f.lines.lines[place]); list.choose(place); }
       const x = chart.plot.data[0], each = (x[x.length - 1] - x[0]) / Math.max(x.length - 1, 1);
@@ -189,7 +190,7 @@
   write("doctor-text", f.doctor.text);
 
   const t = f.training;
-  write("training-text", `${f.parameters.toLocaleString("en")} parameters; ${t.epoch.length} epochs in ${number(t.seconds)} s (${t.stopped}), of which the weights of epoch ${t.best} were kept. Calibration: ${f.calibrator}.`);
+  write("training-text", `${f.parameters.toLocaleString("en")} parameters; ${t.epoch.length} epoch${t.epoch.length > 1 ? "s" : ""} in ${number(t.seconds)} s (${t.stopped}), of which the weights of epoch ${t.best} were kept. Calibration: ${f.calibrator}.`);
   if (t.epoch.length > 1) {
     bandChart(at("training-chart"), {
       x: t.epoch, lines: [{name: "training", values: t.train, colour: "second", spots: true}, {name: "validation", values: t.validation, colour: "mean", spots: true}],
