@@ -151,8 +151,8 @@ def main() -> None:
     lines = [
         f"# The server under load: {many} for {options.seconds:g} s",
         "",
-        f"`python benchmarks/serve.py`: the default model of Metro on one thread; each request brings {ROWS}",
-        f"rows, one table of {TABLES}, and asks for 80 and 95 % intervals. Clients share the machine with the server.",
+        "`python benchmarks/serve.py`: the default model of Metro on one thread; each request brings a table of",
+        f"{ROWS} rows, one of {TABLES}, and asks for 80 and 95 % intervals. Clients share the machine with the server.",
         "Wrong answers are those that differ from the library's in any digit.",
         "",
         f"| {' | '.join(names)} |",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import os
+import shutil
 import sys
 import warnings
 from functools import partial
@@ -176,6 +178,19 @@ def panel() -> tuple[pd.DataFrame, Forecaster]:
     """Three series with covariates of every kind."""
     frame = panel_frame()
     return frame, tiny(model=TINY_SDE).fit(frame, past=["heat"], future=["promotion"], static=["place"])
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Debian's chromium, or another one that the variable CHROMIUM names."""
+    from playwright.sync_api import sync_playwright
+
+    path = os.environ.get("CHROMIUM") or shutil.which("chromium")
+    assert path, "no chromium found: apt-get install chromium, or name one by the variable CHROMIUM"
+    with sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield browser
+        browser.close()
 
 
 class Ran:

@@ -5,28 +5,16 @@ Needs Debian's chromium, or another one that the variable CHROMIUM names.
 
 from __future__ import annotations
 
-import os
-import shutil
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from conftest import panel_frame, tiny
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page
 
 EVIL = "<img src=x onerror=document.title='run'></script><b>bold</b>"
 PHONE = {"viewport": {"width": 360, "height": 740}, "has_touch": True, "device_scale_factor": 2}
-
-
-@pytest.fixture(scope="module")
-def browser():
-    path = os.environ.get("CHROMIUM") or shutil.which("chromium")
-    assert path, "no chromium found: apt-get install chromium, or name one by the variable CHROMIUM"
-    with sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")

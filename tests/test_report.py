@@ -185,6 +185,16 @@ def test_a_constant_series_and_missing_outcomes_make_a_report(tmp_path):
     json.dumps(report, allow_nan=False)
 
 
+def test_a_target_that_was_not_observed_lately_has_no_scores(tmp_path):
+    frame = wave_frame(300)
+    frame.loc[200:, "price"] = np.nan
+    forecaster = tiny(2).fit(frame, target=["load", "price"], time="time")
+    load, price = figures_of(forecaster, frame)["lines"]["lines"]
+    assert load["forecasts"] > 0
+    assert (price["forecasts"], set(price["y"])) == (0, {None})
+    assert "rmse" not in price
+
+
 def test_rows_in_order_without_times(tmp_path):
     frame = pd.DataFrame({"y": np.random.default_rng(0).normal(size=200)})
     report = figures_of(tiny(2).fit(frame, time=None), frame)

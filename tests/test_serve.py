@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -57,6 +59,18 @@ def test_json_in_and_out_equals_the_library(client, single):
     assert forecast(client, model="single", data=rows, level=90)["forecast"] == records_of(
         forecaster.predict(frame, 90)
     )
+
+
+def test_the_example_of_the_document_runs(folder):
+    text = (Path(__file__).parent.parent / "docs" / "serve.md").read_text()
+    [example] = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    with running(folder / "single") as client:
+        names: dict = {}
+        exec(example.replace("http://127.0.0.1:8000", str(client.base_url).rstrip("/")), names)
+    told = names["answer"]["forecast"]
+    shown = re.search(r"# (\{.*\})", example)[1]
+    assert list(told[0]) == re.findall(r'"([^"]+)":', shown)
+    assert told[0]["ds"] == "2024-01-14T15:00:00"
 
 
 def test_without_data_it_goes_on_from_the_rows_it_knows(client, single):

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from pathlib import Path
 
 import pytest
 from conftest import panel_frame, tiny
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import expect
 from serving import running
 
-CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"
 SHOTS = os.environ.get("ITOCAST_SHOTS")  # a folder for pictures of the page
 
 
@@ -27,14 +25,6 @@ def folder(tmp_path_factory, single, panel):
     tiny(calibration="adaptive").fit(many, past=["heat"], static=["place"]).save(folder / "panel")
     many.to_csv(folder / "panel.csv", index=False)
     return folder
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture

@@ -95,4 +95,5 @@ def test_a_port_that_is_taken(run, model):
     with process(model) as server:
         ran = run("serve", model, "--port", server.url.rsplit(":", 1)[1])
     assert ran.code == 1
-    assert "Address already in use; choose another --port" in ran.error
+    assert "Address already in use" in ran.error
+    assert "choose another --port or --host" in ran.error

@@ -179,7 +179,8 @@ def report(
 
     use(threads)
     check_name(output)
-    others = {str(folder): _load(folder) for folder in beside or []}
+    names = [folder.name for folder in beside or []]
+    others = {f.name if names.count(f.name) == 1 else str(f): _load(f) for f in beside or []}
     with Console(stderr=True).status("Forecasting, and looking at what happened"):
         first = None if start is None else _start(start)
         written = _load(model).report(read(data), output, first, others, unit)

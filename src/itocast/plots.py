@@ -82,7 +82,7 @@ def plot_trajectories(draws: Any, y: Any = None, x: Any = None, unit: str = "", 
         raise ValueError(f"draws has shape {paths.shape}: expected (paths, points), such as law.sample(20)[:, 0, :, 0]")
     ax, x = ax or _axes(10, 3.6), np.arange(1, paths.shape[1] + 1) if x is None else x
     shown = paths[:DRAWN]
-    lines = ax.plot(x, shown.T, color=BLUE, lw=0.8, alpha=max(0.15, 1 / len(shown)))
+    lines = ax.plot(x, shown.T, color=BLUE, lw=0.8, alpha=max(0.3, 1 / len(shown)))
     lines[0].set_label("sampled courses")
     ax.plot(x, paths.mean(0), color=BLUE, lw=1.8, label=f"mean of {len(paths)}")
     if y is not None:

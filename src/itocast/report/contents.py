@@ -36,7 +36,7 @@ def figures(
     inside = parts.coverage(scored, evidence, 95)
     diagnosis = judge(fitted, examined)
     found = {
-        "title": f"{', '.join(table.columns.targets)}, {_ahead(examined.windows.horizon, table.clock.freq)} ahead",
+        "title": f"{_few(table.columns.targets)}, {_ahead(examined.windows.horizon, table.clock.freq)} ahead",
         "headline": _headline(inside, examined, table),
         "says": _says(inside, compared, diagnosis, examined),
         "clock": _clock(table),
@@ -71,6 +71,15 @@ def _clock(table: Table) -> dict[str, Any]:
     index = clock.index(table.times)
     days = clock.dates and bool((index == index.normalize()).all())
     return {"dates": clock.dates, "zone": (clock.zone or "UTC").removeprefix("UTC") or "UTC", "days": days}
+
+
+def _few(names: tuple[str, ...]) -> str:
+    """All names, or the first ones where they are many.
+
+    >>> _few(("a", "b", "c", "d", "e"))
+    'a, b, c and 2 more'
+    """
+    return ", ".join(names) if len(names) < 5 else f"{', '.join(names[:3])} and {len(names) - 3} more"
 
 
 def _ahead(horizon: int, freq: str) -> str:

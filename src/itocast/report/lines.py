@@ -39,7 +39,7 @@ def lines(fitted: Fitted, table: Table, examined: Examined, later: Table | None)
         parts.append(_points(fitted, whole, windows.only(chosen)))
     tick = max(1, int(np.gcd.reduce(np.concatenate([part["time"] for part in parts]))))  # hours need few letters
     return {
-        "levels": list(LEVELS), "of": len(series) * targets, "ahead": ahead is not None, "tick": tick,
+        "of": len(series) * targets, "ahead": ahead is not None, "tick": tick,
         "lines": [_line(*pair, tick) for pair in _pairs(table, kept, *parts)],
     }  # fmt: skip
 
@@ -119,6 +119,8 @@ def _line(name: dict[str, Any], points: dict[str, np.ndarray], past: int, tick: 
 def _scores(points: dict[str, np.ndarray]) -> dict[str, Any]:
     """What the table of all series says of one, from the points of its chart."""
     seen = ~np.isnan(points["y"])
+    if not seen.any():
+        return {"forecasts": 0}
     known = {name: column[seen] for name, column in points.items()}
     y, aleatoric, epistemic = known["y"], np.square(known["aleatoric"]), np.square(known["epistemic"])
     scores: dict[str, Any] = {"forecasts": len(y), "rmse": np.sqrt(np.square(y - known["mean"]).mean())}

@@ -23,6 +23,7 @@ from itocast.serve.limits import Limits, Refused, check
 from itocast.serve.registry import Registry
 from itocast.serve.work import Request as Ask
 from itocast.serve.work import Work, attempt
+from itocast.storage import StorageError
 
 log = logging.getLogger("itocast.serve")
 KINDS = ("application/json", "text/csv")
@@ -87,8 +88,10 @@ def build(registry: Registry, limits: Limits = Limits(), token: str | None = Non
             )  # fmt: skip
         try:
             count = entry.observe(frame_of(asked.data))
+        except StorageError as error:
+            raise Refused(503, f"the model cannot be read: {error}") from None
         except OSError as error:
-            raise Refused(503, f"the model cannot be written: {error.strerror}") from None
+            raise Refused(503, f"the model cannot be read or written: {error.strerror}") from None
         return {"model": entry.name, "version": entry.loaded.version, "learned": count}
 
     @app.post(
@@ -141,7 +144,7 @@ async def _body(request: Request, limits: Limits) -> tuple[bytes, str]:
         raise Refused(415, f"Content-Type={header!r}: expected {' or '.join(KINDS)}, in UTF-8 and not compressed")
     told = request.headers.get("content-length", "0")
     remedy = "send the newest rows of each series, or raise --max-body"
-    check("bytes of the body", int(told) if told.isdecimal() else 0, limits.body, remedy, 413)
+    check("bytes of the body", int(told) if told.isdecimal() and len(told) < 20 else 0, limits.body, remedy, 413)
     body = bytearray()
     try:
         async with asyncio.timeout(limits.seconds):

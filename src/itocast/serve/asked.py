@@ -107,8 +107,8 @@ def _table(name: str, value: Any) -> Columns | None:
     for key, column in value.items():
         other = set(map(type, column)) - PLAIN
         if other:
-            names = " and ".join(sorted(_named(kind()) for kind in other))
-            raise Refused(422, f"{name}: column {key!r} holds {names}: expected numbers, text or null")
+            kinds = " and ".join(sorted(_named(kind()) for kind in other))
+            raise Refused(422, f"{name}: column {key!r} holds {kinds}: expected numbers, text or null")
     return value
 
 

@@ -11,7 +11,8 @@ from typing import Generic, TypeVar
 
 from itocast.serve.limits import Limits, Refused
 
-Ask, Answer = TypeVar("Ask"), TypeVar("Answer")
+Ask = TypeVar("Ask")
+Answer = TypeVar("Answer")
 MOST = 64  # requests of a batch
 
 

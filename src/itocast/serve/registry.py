@@ -28,30 +28,29 @@ class Loaded:
     name: str
     forecaster: Forecaster
     version: str
-    since: datetime
     joins: bool
+    about: dict[str, Any]  # what a user must know to ask it
 
     @classmethod
     def read(cls, name: str, folder: Path) -> Loaded:
         forecaster = Forecaster.load(folder)
         version = hashlib.sha256((folder / MANIFEST).read_bytes()).hexdigest()[:12]
-        return cls(name, forecaster, version, datetime.now(UTC), joins(forecaster))
+        return cls(name, forecaster, version, joins(forecaster), _about(name, version, forecaster))
 
-    def describe(self) -> dict[str, Any]:
-        """What a user must know to ask it."""
-        fitted = self.forecaster.fitted
-        prepared, columns = fitted.preparation, fitted.preparation.columns
-        context = fitted.context
-        return {
-            "name": self.name, "version": self.version, "loaded": self.since.isoformat(timespec="seconds"),
-            "kind": type(fitted.model).__name__, "parameters": fitted.parameters,
-            "columns": columns.model_dump(mode="json"), "freq": prepared.clock.freq, "zone": prepared.clock.zone,
-            "dates": prepared.clock.dates, "horizon": prepared.horizon, "window": prepared.window,
-            "support": fitted.support, "series": len(context.ids), "names": [str(i) for i in context.ids[:SHOWN]],
-            "until": str(prepared.clock.index(context.times).max()),
-            "calibration": fitted.calibration, "outcomes": fitted.outcomes,
-            "adaptive": isinstance(fitted.calibrator, Adaptive),
-        }  # fmt: skip
+
+def _about(name: str, version: str, forecaster: Forecaster) -> dict[str, Any]:
+    fitted = forecaster.fitted
+    prepared, columns, context = fitted.preparation, fitted.preparation.columns, fitted.context
+    return {
+        "name": name, "version": version, "loaded": datetime.now(UTC).isoformat(timespec="seconds"),
+        "kind": type(fitted.model).__name__, "parameters": fitted.parameters,
+        "columns": columns.model_dump(mode="json"), "freq": prepared.clock.freq, "zone": prepared.clock.zone,
+        "dates": prepared.clock.dates, "horizon": prepared.horizon, "window": prepared.window,
+        "support": fitted.support, "series": len(context.ids), "names": [str(i) for i in context.ids[:SHOWN]],
+        "until": str(prepared.clock.index(context.times).max()),
+        "calibration": fitted.calibration, "outcomes": fitted.outcomes,
+        "adaptive": isinstance(fitted.calibrator, Adaptive),
+    }  # fmt: skip
 
 
 class Entry:
@@ -106,7 +105,7 @@ class Entry:
         return count
 
     def describe(self) -> dict[str, Any]:
-        return self.loaded.describe() | {"fault": self.fault}
+        return self.loaded.about | {"fault": self.fault}
 
 
 class Registry:

@@ -73,7 +73,7 @@ class Work:
         fitted = model.forecaster.fitted
         columns, data = fitted.preparation.columns, asked.data
         series = len(fitted.context.ids) if data is None else 1
-        if data is not None and columns.id in data:
+        if data is not None and columns.id is not None and columns.id in data:
             series = len(set(data[columns.id]))
         rows = series * fitted.preparation.horizon * len(columns.targets) * (asked.options.paths or 1)
         check("forecasts", rows, self.limits.forecasts, "send fewer series, or ask for fewer paths")

@@ -29,7 +29,7 @@ const itocast = (() => {
   }
 
   const percent = (share, digits = 1) =>
-    share === null || Number.isNaN(share) ? "–" : `${(100 * share).toFixed(digits)} %`;
+    share === null || share === undefined || Number.isNaN(share) ? "–" : `${(100 * share).toFixed(digits)} %`;
 
   /* A place on the time axis: seconds since 1970, or whatever the data counts by. */
   function time(x, {time = true, zone = "UTC", days = false, names = null} = {}) {

@@ -11,6 +11,7 @@
   const clock = {time: f.clock.dates, zone: f.clock.zone, days: f.clock.days};
   const when = (instant) => time(seconds(instant), clock);
   const points = (value) => `${number(value)} %`;
+  const only = f.targets.length === 1 ? f.targets[0] : "";
   const several = f.lines.lines.length > 1;
 
   write("says", f.says.join(" "));
@@ -54,7 +55,7 @@
     if (!positive) parts.lines = parts.lines.filter((one) => one.values.some((value) => value !== null));
     write("chosen", several ? line.name : "");
     drawn = [
-      bandChart(at("course"), {x, ...forecast}, {...shared, height: 320, zoom: true, unit: f.unit || f.targets.join(", "), label: `Forecasts of ${line.name} with intervals, and outcomes`}),
+      bandChart(at("course"), {x, ...forecast}, {...shared, height: 320, zoom: true, unit: f.unit || only, label: `Forecasts of ${line.name} with intervals, and outcomes`}),
       bandChart(at("deviations"), {x, ...parts}, {...shared, ...log, height: 170, zoom: true, tools: false, unit: f.unit ? `deviation (${f.unit})` : "deviation", label: "Aleatoric and epistemic deviation"}),
     ];
     return drawn[0];
@@ -74,7 +75,7 @@
       {name: "inside 80 %", kind: "number", format: percent}, {name: "inside 95 %", kind: "number", format: percent},
       {name: "width of 95 %", kind: "number", format: figure}, {name: "epistemic share", kind: "number", format: percent},
     ];
-    const rows = f.lines.lines.map((l) => [l.name, l.forecasts, l.rmse, l.coverage_80, l.coverage_95, l.width_95, l.share]);
+    const rows = f.lines.lines.map((l) => [l.name, l.forecasts, ...["rmse", "coverage_80", "coverage_95", "width_95", "share"].map((key) => l[key] ?? null)]);
     const pick = (row, index) => {
       chart = draw(f.lines.lines[index]);
       at("forecast").scrollIntoView({block: "start"});
@@ -140,7 +141,7 @@
         }, {names, title, unit: "inside, %", format: points, height: 220, label: `Coverage by ${NAMES[name]}`});
       } else {
         bandChart(box, {x, lines: rows.map(([level, colour]) => ({name: `${level} % interval`, values: t[`width_${level}`], colour, spots: true}))},
-          {names, title, unit: f.width_unit || f.targets.join(", "), zero: true, height: 220, label: `Mean width by ${NAMES[name]}`});
+          {names, title, unit: f.width_unit || only, zero: true, height: 220, label: `Mean width by ${NAMES[name]}`});
       }
     }
   }

@@ -93,6 +93,7 @@
 
   async function take(chosen) {
     if (!chosen) return;
+    at("result").hidden = true;
     if (chosen.size > limits.body) {
       throw new Error(`${chosen.name} has ${(chosen.size / 1e6).toFixed(1)} MB, and this server takes ${(limits.body / 1e6).toFixed(1)} MB: keep the newest rows of each series.`);
     }
@@ -153,7 +154,6 @@
     fill("series", series, series.length > 1);
     fill("target", sent.columns.targets, sent.columns.targets.length > 1);
     at("warnings").replaceChildren(...answer.warnings.map((text) => element("li", {}, text)));
-    at("warnings").hidden = !answer.warnings.length;
     at("result").hidden = false;
     draw();
     at("result").scrollIntoView({block: "start"});
@@ -224,6 +224,7 @@
   function tell(steps, past, level, parts, target) {
     const share = steps.reduce((sum, row) => sum + row.epistemic ** 2, 0) / steps.reduce((sum, row) => sum + row.epistemic ** 2 + row.aleatoric ** 2, 0);
     const last = steps[steps.length - 1], name = sent.columns.time ?? "ds";
+    at("warnings").hidden = !answer.warnings.length || level !== LEVELS[LEVELS.length - 1];  // they are of the widest interval
     at("level-text").textContent = `${level} %`;
     at("level").setAttribute("aria-valuetext", `${level} percent`);
     const unread = sent.shown && !past.length ? " The times or values of the file could not be drawn; the forecast read them." : "";
