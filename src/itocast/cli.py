@@ -105,7 +105,7 @@ def fit(
     settings = Config.read(config, options)
     _use(threads)
     forecaster = settings.forecaster()
-    frame = _frame(data)
+    frame = _source(data)
     checkpoint = output / "checkpoint" if resume else None
     forecaster.fit(frame, **settings.columns(), checkpoint=checkpoint)
     forecaster.save(output)
@@ -132,10 +132,9 @@ def predict(
     _use(threads)
     frames.check_name(output)
     forecaster = _load(model)
-    frame = None if data is None else _frame(data)
-    ahead = None if future is None else _frame(future)
+    rows, ahead = (None if source is None else _source(source) for source in (data, future))
     levels, probabilities = _numbers("level", level), _numbers("quantiles", quantiles)
-    frames.write(forecaster.predict(frame, levels, probabilities, paths, ahead, abstain), output)
+    forecaster.predict_file(rows, output, levels, probabilities, paths, ahead, abstain)
 
 
 @app.command()
@@ -150,7 +149,7 @@ def backtest(
     frames.check_name(output)
     levels, probabilities = _numbers("level", level), _numbers("quantiles", quantiles)
     forecaster = _load(model)
-    frames.write(forecaster.backtest(_frame(data), _start(start), step, refit, levels, probabilities, abstain), output)
+    frames.write(forecaster.backtest(_source(data), _start(start), step, refit, levels, probabilities, abstain), output)
 
 
 @app.command()
@@ -163,7 +162,7 @@ def evaluate(
 
     _use(threads)
     frames.check_name(output)
-    frames.write(_load(model).evaluate(_frame(data), _start(start), step, refit), output)
+    frames.write(_load(model).evaluate(_source(data), _start(start), step, refit), output)
 
 
 @app.command()
@@ -179,7 +178,7 @@ def doctor(
 
     _use(threads)
     with Console(stderr=True).status("Forecasting, and trying what would help"):
-        diagnosis = _load(model).diagnose(_frame(data), None if start is None else _start(start))
+        diagnosis = _load(model).diagnose(_source(data), None if start is None else _start(start))
     print(dumps(diagnosis.to_dict(), indent=1) if json else diagnosis)
 
 
@@ -190,7 +189,7 @@ def update(model: Model, data: Source, threads: Threads = 1) -> None:
 
     _use(threads)
     forecaster = _load(model)
-    history = forecaster.update(_frame(data))
+    history = forecaster.update(_source(data))
     forecaster.save(model)
     done = f"trained on for {count(len(history.epochs), 'epoch')}" if history.epochs else "too few new rows to train on"
     print(f"{model}: forecasts now start after the new rows; {done}")
@@ -204,7 +203,7 @@ def calibrate(
     """Exchange the calibration of a model, learned from the newest rows, and write it in place; nothing is trained."""
     _use(threads)
     forecaster = _load(model)
-    forecaster.calibrate(_frame(data), None if calibration == "none" else calibration, calibration_by)
+    forecaster.calibrate(_source(data), None if calibration == "none" else calibration, calibration_by)
     forecaster.save(model)
     print(f"{model}: calibration {forecaster.fitted.calibration}")
 
@@ -214,7 +213,7 @@ def observe(model: Model, data: Source, threads: Threads = 1) -> None:
     """Tell an adaptive calibration what happened in new rows, and write the model in place."""
     _use(threads)
     forecaster = _load(model)
-    count = forecaster.observe(_frame(data))
+    count = forecaster.observe(_source(data))
     forecaster.save(model)
     print(f"{model}: forecasts now start after the new rows; calibration learned from {count:,} forecasts")
 
@@ -227,7 +226,7 @@ def long(
     from itocast.data import frames, reading
 
     frames.check_name(output)
-    frames.write(reading.long(_frame(data), time or None), output)
+    frames.write(reading.long(_source(data), time or None), output)
 
 
 @datasets_app.command("list")
@@ -275,10 +274,13 @@ def _load(folder: Path) -> Any:
     return Forecaster.load(folder)
 
 
-def _frame(source: str) -> Any:
+def _source(source: str) -> Any:
+    """A path as it is: it is read in parts; standard input is read whole."""
+    if source != "-":
+        return source
     from itocast.data.columns import open_frame
 
-    return open_frame(sys.stdin if source == "-" else source).to_native()
+    return open_frame(sys.stdin).to_native()
 
 
 def _list(text: str | None) -> list[str] | None:
