@@ -122,7 +122,7 @@ def _join(parts: Parts, columns: Columns, clock: Clock | None, categories: Colle
         np.concatenate([rows.times for _, rows in read_so_far]), {},
         last.zone if len(zones) == 1 else "UTC", last.dates, last.days,
     )  # fmt: skip
-    for name in last.values:
+    for name in list(last.values):
         out.values[name] = np.concatenate([rows.values.pop(name) for _, rows in read_so_far])
     return out
 

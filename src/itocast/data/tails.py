@@ -104,5 +104,6 @@ class Tails:
             if column.dtype != object:
                 before = last_seen(table, column)[first]
                 begin = np.where(before < 0, begin, np.minimum(begin, before))
+        begin = np.searchsorted(count, count[begin])  # all rows of one time, or none
         unknown = np.array([label not in self.like.scales for label in table.ids.tolist()], bool)
         return row >= np.repeat(np.where(unknown, starts, begin), np.diff(table.starts))
