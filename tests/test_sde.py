@@ -398,7 +398,7 @@ def test_trajectories_has_a_state_for_each_step_and_ends_where_paths_does(case):
     states = list(block.trajectories(z, 2, Noise(5, shared=False)))
     assert len(states) == block.steps == 6
     assert all(s.shape == (2, *z.shape) for s in states)
-    assert torch.equal(states[-1], block.paths(z, 2, Noise(5, shared=False)))
+    torch.testing.assert_close(states[-1], block.paths(z, 2, Noise(5, shared=False)))
 
 
 def test_rows_and_paths_do_not_mix(case):

@@ -23,6 +23,7 @@ from itocast.data.windows import Windows
 from itocast.dependence import Dependence
 from itocast.forecast import Forecast
 from itocast.models import MODELS, Model
+from itocast.tabulated import Tabulated
 from itocast.training import EFFORTS, History, Training, fit, nll, predict
 
 Build = Callable[..., Model]
@@ -98,6 +99,7 @@ class Fitted:
         law, y = self.raw(windows), windows.actuals()
         self.outcomes = int((~y.isnan()).sum(0).min())
         if self.recipe.calibration:
+            law = Tabulated.of(law)  # once, for fit and apply
             self.groups = sorted(set(self._labels(windows)))
             groups = self.groups_of(windows)
             self.calibrator = CALIBRATORS[self.recipe.calibration]().fit(law, y, groups)

@@ -19,29 +19,22 @@ def cdf_and_density(y: Tensor, means: Tensor, deviations: Tensor, weights: Tenso
     standard = (y[:, :, None] - means[:, None, :]).div_((deviations * math.sqrt(2))[:, None, :])
     reached = 0.5 + 0.5 * torch.bmm(standard.erf(), weights[:, :, None])[:, :, 0]
     heights = weights / deviations / math.sqrt(2 * math.pi)
-    return reached, torch.bmm(standard.square_().neg_().exp_(), heights[:, :, None])[:, :, 0]
+    powers = standard.square_().neg_().clamp_(min=-85)  # smaller numbers would take ten times as long
+    return reached, torch.bmm(powers.exp_(), heights[:, :, None])[:, :, 0]
 
 
-def quantile(levels: Tensor, means: Tensor, deviations: Tensor, weights: Tensor, exact: bool = True) -> Tensor:
+def quantile(levels: Tensor, means: Tensor, deviations: Tensor, weights: Tensor) -> Tensor:
     """Solve cdf(y) = level for ascending levels, (points, levels): a table of the cdf, then safeguarded Newton.
 
     A mixture's quantile lies between the smallest and the largest quantile of its components, which gives the first
-    brackets. Newton steps that leave their bracket are replaced by halving it. What is solved drops out. Unless the
-    solution is to be exact, the table alone must do: it is made anew twice, each time where the last one says that the
-    levels are, and is nearly right on peaked laws too.
+    brackets. Newton steps that leave their bracket are replaced by halving it. What is solved drops out.
     """
     mixture = (means, deviations, weights)
     low, high = (means[:, None, :] + deviations[:, None, :] * torch.special.ndtri(levels)[:, None]).aminmax(dim=-1)
-    ends = low[:, :1], high[:, -1:]
-    grid = ends[0] + (ends[1] - ends[0]) * torch.linspace(0, 1, 64, dtype=torch.float64)
-    for _ in range(0 if exact else 2):
-        y, _, _ = _look_up(levels[::2], grid, *cdf_and_density(grid, *mixture))
-        grid = torch.cat([ends[0], y.clamp(*ends), ends[1]], 1).sort(dim=1).values
+    grid = low[:, :1] + (high[:, -1:] - low[:, :1]) * torch.linspace(0, 1, 64, dtype=torch.float64)
     y, left, right = _look_up(levels, grid, *cdf_and_density(grid, *mixture))
     low, high = torch.maximum(low, left), torch.minimum(high, right)
     y, level = y.clamp(low, high), levels.expand_as(y)
-    if not exact:
-        return y
     solution, open_ = torch.empty_like(y).view(-1), torch.arange(y.numel())
     for _ in range(200):
         reached, density = cdf_and_density(y, *mixture)
@@ -58,6 +51,35 @@ def quantile(levels: Tensor, means: Tensor, deviations: Tensor, weights: Tensor,
         point = open_ // len(levels)
         mixture = (means[point], deviations[point], weights[point])
     return solution.view(len(means), len(levels))
+
+
+def table(levels: Tensor, means: Tensor, deviations: Tensor, weights: Tensor) -> Tensor:
+    """Quantiles at many ascending levels, (points, levels), nearly right on peaked laws too, in a fraction of the time.
+
+    A table of the cdf alone, made anew twice, each time where the last one says that the levels are: all of it in
+    single precision, in deviations of the law.
+    """
+    centre = (weights * means).sum(1, keepdim=True)
+    spread = (weights * (deviations.square() + (means - centre).square())).sum(1, keepdim=True).sqrt()
+    mixture = tuple(part.float() for part in ((means - centre) / spread, deviations / spread, weights))
+    first, last = torch.special.ndtri(levels[[0, -1]]).float()
+    low = (mixture[0] + first * mixture[1]).amin(1, keepdim=True)
+    high = (mixture[0] + last * mixture[1]).amax(1, keepdim=True)
+    grid, levels = low + (high - low) * torch.linspace(0, 1, 64), levels.float()
+    for _ in range(2):
+        standard = (grid[:, :, None] - mixture[0][:, None, :]).div_(mixture[1][:, None, :] * math.sqrt(2))
+        reached = (0.5 + 0.5 * torch.bmm(standard.erf_(), mixture[2][:, :, None])[:, :, 0]).cummax(1).values
+        grid = torch.cat([low, _between(levels[::2], grid, reached), high], 1)
+    reached, density = cdf_and_density(grid, *mixture)
+    y, left, right = _look_up(levels, grid, reached.cummax(1).values, density)
+    return y.clamp(left, right).double() * spread + centre
+
+
+def _between(levels: Tensor, grid: Tensor, reached: Tensor) -> Tensor:
+    """Quantiles by linear interpolation of a table, (points, levels)."""
+    place = torch.searchsorted(reached, levels.expand(len(reached), -1).contiguous()).clamp_(1, grid.shape[1] - 1)
+    (left, right), (below, above) = ((part.gather(1, place - 1), part.gather(1, place)) for part in (grid, reached))
+    return left + (right - left) * ((levels - below) / (above - below).clamp(min=1e-30)).clamp(0, 1)
 
 
 def _look_up(levels: Tensor, grid: Tensor, reached: Tensor, density: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear
 
+from itocast.fused import Walk
 from itocast.lipschitz import Lipschitz, lipschitz_bound
 from itocast.spectral import SpectralNorm
 
@@ -44,8 +44,9 @@ class Noise:
         size = (paths, 1 if self.shared else rows, *shape)
         count = math.prod(size)
         words = torch.empty(-(-count // 4), dtype=torch.int64).random_(-(2**63), 2**63 - 1, generator=self.generator)
-        kept = words.view(torch.int16)[:count] >= round(2**16 * drop) - 2**15  # four numbers of 16 bits in a word
-        return kept.to(torch.get_default_dtype()).div_(1 - drop).view(size)
+        numbers = words.view(torch.int16)[:count]  # four of 16 bits in a word
+        kept = torch.ge(numbers, round(2**16 * drop) - 2**15, out=torch.empty(count))  # far faster than by way of bool
+        return kept.div_(1 - drop).view(size)
 
 
 def euler_maruyama(z: Tensor, f: Field, g: Field, dt: float, dW: Tensor) -> Tensor:
@@ -169,21 +170,34 @@ class SDEBlock(nn.Module):
 
     def paths(self, z: Tensor, paths: int, noise: Noise) -> Tensor:
         """The end states z_T of several paths that start at z, (paths, rows, *state)."""
-        return list(self.trajectories(z, paths, noise))[-1]
+        return self.ends(z, paths, noise)[0]
 
     def trajectories(self, z: Tensor, paths: int, noise: Noise) -> Iterator[Tensor]:
         """The states after each step of several paths that start at z, each (paths, rows, *state)."""
         rows, *state = z.shape
         dW, masks = self.draw(paths, rows, tuple(state), noise)
         dW, masks = dW.to(z), None if masks is None else masks.to(z)
-        f, g = self._fields(z.shape[1:])
-        gain = torch.ones((), dtype=z.dtype) if self.log_gain is None else self.log_gain.exp()
+        f, g = (self._field(name, z.shape[1:], follow=self.training) for name in ("drift", "diffusion"))
+        gain = self._gain(z)
         start = z.expand(paths, *z.shape)  # (paths, rows, *state)
-        step = SOLVERS[self.solver].step
-        if step is not euler_maruyama:
-            return trajectory(start, f, lambda z: g(z) * gain, self.dt, dW, masks, step)
-        factors = gain * (dW if masks is None else dW * masks)  # all that the step multiplies g with
-        return trajectory(start, f, g, self.dt, factors)
+        return trajectory(start, f, lambda z: g(z) * gain, self.dt, dW, masks, SOLVERS[self.solver].step)
+
+    def ends(self, z: Tensor, paths: int, noise: Noise) -> tuple[Tensor, Tensor]:
+        """The end states z_T of several paths that start at z, and g(z_T) of `diffuse`, each (paths, rows, *state)."""
+        layers = [_layer(part.network) for part in (self.drift, self.diffusion)]
+        plain = self.solver == "euler_maruyama" and all(layer and z.shape[1:] == (layer.in_features,) for layer in layers)
+        if not plain:
+            end = list(self.trajectories(z, paths, noise))[-1]
+            return end, self.diffuse(end)
+        dW, masks = self.draw(paths, len(z), tuple(z.shape[1:]), noise)
+        weight = torch.cat([part.weights(follow=self.training)["0.weight"] for part in (self.drift, self.diffusion)])
+        bias = torch.cat([layer.bias for layer in layers if layer])
+        driven = dW.to(z) if masks is None else dW.to(z) * masks.to(z)
+        end, g = Walk.apply(z.expand(paths, *z.shape), weight, bias, self._gain(z), driven, self.dt)
+        return end, g
+
+    def _gain(self, z: Tensor) -> Tensor:
+        return torch.ones((), dtype=z.dtype) if self.log_gain is None else self.log_gain.exp().to(z)
 
     def draw(self, paths: int, rows: int, state: tuple[int, ...], noise: Noise) -> tuple[Tensor, Tensor | None]:
         """Brownian increments and dropout masks for all steps, each (steps, paths, rows or 1, *state)."""
@@ -208,23 +222,6 @@ class SDEBlock(nn.Module):
         gain = 1.0 if self.log_gain is None else self.log_gain.exp().item()
         f, g = lipschitz_bound(self.drift, length), lipschitz_bound(self.diffusion, length)
         return Lipschitz(f.value, gain * g.value, (*f.unknown_in("drift"), *g.unknown_in("diffusion")))
-
-    def _fields(self, state: torch.Size) -> tuple[Field, Field]:
-        """f and g on states (paths, rows, *state); where both are one linear layer and tanh, by one product."""
-        layers = [_layer(part.network) for part in (self.drift, self.diffusion)]
-        if not all(layer is not None and state == (layer.in_features,) for layer in layers):
-            f, g = (self._field(name, state, follow=self.training) for name in ("drift", "diffusion"))
-            return f, g
-        weight = torch.cat([part.weights(follow=self.training)["0.weight"] for part in (self.drift, self.diffusion)])
-        bias = torch.cat([layer.bias for layer in layers if layer])
-        last: list[Tensor] = [weight]  # the state that was asked for last, then f and g of it
-
-        def both(z: Tensor) -> list[Tensor]:
-            if z is not last[0]:
-                last[:] = [z, *torch.tanh(linear(z, weight, bias)).chunk(2, -1)]
-            return last
-
-        return lambda z: both(z)[1], lambda z: both(z)[2]
 
     def _field(self, name: str, state: torch.Size, follow: bool) -> Field:
         """One of the two networks with its weights normalised once, on states (paths, rows, *state)."""

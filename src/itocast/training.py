@@ -17,18 +17,19 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from itocast.averaging import Average
 from itocast.forecast import Forecast
 from itocast.matching import check_matching, matching_loss
 from itocast.metrics import cwce_of
 from itocast.models.base import Batches, Model
 from itocast.nets import Inputs
+from itocast.optimiser import Optimiser
 from itocast.sde import Noise
 from itocast.settings import Settings
 from itocast.storage import read_checkpoint, write_checkpoint
 
 Weights = dict[str, Tensor]
 EFFORTS = {"fast": (250, 8e-3), "balanced": (900, 4e-3), "best": (3000, 2e-3)}  # steps, and the highest learning rate
+GATHERED = 4096  # rows of several batches that are gathered at once
 MANY = 20_000  # rows from which on a run grows with them, as their square root
 MATCHING_RATE = 0.1  # the learning rate of matching, as a share of the highest before
 TOLERANCE = 1.005  # how many times the CRPS from before matching a matched law may have
@@ -148,25 +149,22 @@ def fit(
     model.prepare(train)
     if settings.matching:
         check_matching(model, train, settings.matching)
-    optimiser = _optimiser(model, settings)
-    average = Average(model, settings.averaging * settings.epochs * math.ceil(len(train) / settings.batch_size))
+    optimiser = _optimiser(model, settings, len(train))
     best = _copy(model)
     run = _fingerprint(model, settings, seed, train, validation) if checkpoint else {}
     if checkpoint and Path(checkpoint).exists():
-        history, best = _resume(Path(checkpoint), run, model, optimiser, average)
+        history, best = _resume(Path(checkpoint), run, model, optimiser)
     try:
         with _progress(settings.epochs + settings.matching, len(history.epochs)) as report:
             while (phase := _phase(history, settings)) != "over":
                 if phase == "matching" and history.before is None:
                     model.load_state_dict(best)
-                    optimiser, average = _optimiser(model, settings), Average(model, average.span)
+                    optimiser = _optimiser(model, settings, len(train))
                     history.epochs[history.best - 1] |= calibration(model, validation)
                     history.before = len(history.epochs)
                 began, matching = time.perf_counter(), phase == "matching"
-                loss = _epoch(
-                    model, optimiser, average, train, settings, seed, epoch=len(history.epochs), matching=matching
-                )
-                with average.in_use():
+                loss = _epoch(model, optimiser, train, settings, seed, epoch=len(history.epochs), matching=matching)
+                with optimiser.mean_in_use():
                     score = nll(model, validation)
                     if not math.isfinite(score):
                         raise TrainingError(
@@ -178,7 +176,7 @@ def fit(
                     if history.best == len(history.epochs):
                         best = _copy(model)
                 if checkpoint:
-                    _save(Path(checkpoint), run, model, optimiser, average, history, best)
+                    _save(Path(checkpoint), run, model, optimiser, history, best)
                 report(history)
             if (history.before or len(history.epochs)) < settings.epochs:
                 history.stopped = "early"
@@ -190,6 +188,7 @@ def fit(
             warnings.warn(f"{stop}. The weights of epoch {history.best} are kept.", stacklevel=2)
     finally:
         model.load_state_dict(best)
+        optimiser.release()
         model.eval()
     return history
 
@@ -241,32 +240,35 @@ def _phase(history: History, settings: Training) -> Literal["learning", "matchin
 
 
 def _epoch(
-    model: Model, optimiser: torch.optim.Optimizer, average: Average, rows: Batches, settings: Training, seed: int,
-    epoch: int, matching: bool,
+    model: Model, optimiser: Optimiser, rows: Batches, settings: Training, seed: int, epoch: int, matching: bool
 ) -> float:  # fmt: skip
     """One pass over the rows in random order; the mean loss."""
     model.train()
     generator = torch.Generator().manual_seed(_mix(seed, epoch))
     noise = Noise(generator, shared=False)
-    order = torch.randperm(len(rows), generator=generator).split(settings.batch_size)
+    order = torch.randperm(len(rows), generator=generator)
+    steps = math.ceil(len(rows) / settings.batch_size)
     total = 0.0
-    for step, index in enumerate(order):
-        rate = settings.rate((epoch + step / len(order)) / settings.epochs)
+    for step, (x, y) in enumerate(_batches(rows, order, settings.batch_size)):
+        rate = settings.rate((epoch + step / steps) / settings.epochs)
         rate = MATCHING_RATE * settings.learning_rate if matching else rate
-        for group in optimiser.param_groups:
-            group["lr"] = rate
-        x, y = rows.batch(index)
         loss = matching_loss(model, x, y, noise) if matching else model.loss(x, y, noise)
-        optimiser.zero_grad(set_to_none=True)
         loss.backward()
-        norms = [torch.nn.utils.clip_grad_norm_(part.parameters(), settings.clip).item() for part in model.parts()]
-        if not (math.isfinite(loss.item()) and math.isfinite(max(norms))):
-            what = f"the loss became {loss.item():g} with a gradient of norm {max(norms):g}"
+        value, norm = loss.item(), optimiser.clip(settings.clip)
+        if not (math.isfinite(value) and math.isfinite(norm)):
+            what = f"the loss became {value:g} with a gradient of norm {norm:g}"
             raise TrainingError(_diverged(what, epoch, settings))
-        optimiser.step()
-        average.update()
-        total += loss.item() * len(index)
+        optimiser.step(rate)
+        total += value * len(y)
     return total / len(rows)
+
+
+def _batches(rows: Batches, order: Tensor, size: int) -> Iterator[tuple[Inputs, Tensor]]:
+    """Rows in some order, so many at a time, gathered for several batches at once."""
+    for some in order.split(size * max(1, GATHERED // size)):
+        x, y = rows.batch(some)
+        for *parts, target in zip(*(part.split(size) for part in (*x, y)), strict=True):
+            yield Inputs(*parts), target
 
 
 def _diverged(what: str, epoch: int, settings: Training) -> str:
@@ -279,13 +281,9 @@ def _mix(seed: int, epoch: int) -> int:
     return int.from_bytes(hashlib.sha256(f"{seed}/{epoch}".encode()).digest()[:7], "big")
 
 
-def _optimiser(model: Model, settings: Training) -> torch.optim.Optimizer:
-    kind = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}[settings.optimiser]
-    groups = [
-        {"params": [p for name, p in model.named_parameters() if model.decays(name) == decays], "weight_decay": decay}
-        for decays, decay in ((True, settings.weight_decay), (False, 0.0))
-    ]
-    return kind([group for group in groups if group["params"]], lr=settings.learning_rate, fused=True)
+def _optimiser(model: Model, settings: Training, rows: int) -> Optimiser:
+    steps = settings.epochs * math.ceil(rows / settings.batch_size)
+    return Optimiser(model, settings.optimiser, settings.weight_decay, settings.averaging * steps)
 
 
 def _copy(model: Model) -> Weights:
@@ -311,19 +309,14 @@ def _fingerprint(model: Model, settings: Training, seed: int, *parts: Batches) -
 
 
 def _save(
-    path: Path, run: dict[str, Any], model: Model, optimiser: torch.optim.Optimizer, average: Average,
-    history: History, best: Weights,
-) -> None:  # fmt: skip
-    groups = {"model": model.state_dict(), "best": best, "average": average.weights}
+    path: Path, run: dict[str, Any], model: Model, optimiser: Optimiser, history: History, best: Weights
+) -> None:
+    groups = {"model": _copy(model), "best": best, "optimiser": optimiser.tensors()}
     tensors = {f"{group}/{name}": tensor for group, part in groups.items() for name, tensor in part.items()}
-    for i, state in optimiser.state_dict()["state"].items():
-        tensors |= {f"optimiser/{i}/{name}": tensor for name, tensor in state.items()}
-    write_checkpoint(path, tensors, {"run": run, "history": asdict(history), "averaged": average.steps})
+    write_checkpoint(path, tensors, {"run": run, "history": asdict(history)})
 
 
-def _resume(
-    path: Path, run: dict[str, Any], model: Model, optimiser: torch.optim.Optimizer, average: Average
-) -> tuple[History, Weights]:
+def _resume(path: Path, run: dict[str, Any], model: Model, optimiser: Optimiser) -> tuple[History, Weights]:
     tensors, notes = read_checkpoint(path)
     for key, value in json.loads(json.dumps(run)).items():
         if (other := notes["run"].get(key)) != value:
@@ -331,18 +324,12 @@ def _resume(
                 f"checkpoint={str(path)!r} is of another run: its {key} is {other}, here it is {value}; "
                 "delete it or name another file"
             )
-    groups: dict[str, Weights] = {"model": {}, "best": {}, "optimiser": {}, "average": {}}
+    groups: dict[str, Weights] = {"model": {}, "best": {}, "optimiser": {}}
     for name, tensor in tensors.items():
         group, rest = name.split("/", 1)
         groups[group][rest] = tensor
     model.load_state_dict(groups["model"])
-    average.weights = {name: groups["average"][name] for name in average.weights}
-    average.steps = notes["averaged"]
-    state: dict[int, Weights] = {}
-    for name, tensor in groups["optimiser"].items():
-        i, part = name.split("/")
-        state.setdefault(int(i), {})[part] = tensor
-    optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
+    optimiser.restore(groups["optimiser"])
     return History(**notes["history"]), groups["best"]
 
 

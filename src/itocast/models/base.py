@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from itocast.forecast import Forecast
+from itocast.fused import MixtureLogDensity
 from itocast.nets import Inputs, Sizes
 from itocast.sde import Noise
 
@@ -22,7 +23,10 @@ class Batches(Protocol):
 
 def mixture(law: Forecast, y: Tensor) -> Tensor:
     """-log of the predictive density: of the mean over paths, which is the law that is reported."""
-    return -observed(law.log_prob, y)
+    if y.isnan().any():
+        return -observed(law.log_prob, y)
+    density: Tensor = MixtureLogDensity.apply(law.means, law.log_variances, law.log_weights, y)
+    return -density
 
 
 def paper(law: Forecast, y: Tensor) -> Tensor:

@@ -58,8 +58,8 @@ class Trunk(nn.Module):
         if self.block is None:
             z = z.movedim(1, 0)[:, None]
             return z, z
-        end = self.block.paths(z, paths, noise)  # (paths, rows, members, dim)
-        return end.movedim(2, 0), self.block.diffuse(end).movedim(2, 0)
+        end, g = self.block.ends(z, paths, noise)  # (paths, rows, members, dim)
+        return end.movedim(2, 0), g.movedim(2, 0)
 
 
 def _apply(layer: MemberLinear, z: Tensor) -> Tensor:

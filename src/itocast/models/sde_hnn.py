@@ -50,7 +50,7 @@ class SDEHNN(Model):
 
     training_paths = 2
     validation_paths = 4
-    paths = 32
+    paths = 16
 
     def __init__(
         self, sizes: Sizes, encoder: Encoder | dict[str, Any] = Encoder(), block: Block | dict[str, Any] = Block(),
@@ -88,8 +88,7 @@ class SDEHNN(Model):
         )  # fmt: skip
 
     def forward(self, x: Inputs, paths: int, noise: Noise) -> Forecast:
-        end = self.block.paths(self.encoder(x, noise), paths, noise)  # (paths, rows, dim) or (paths, rows, window, dim)
-        g = self.block.diffuse(end)
+        end, g = self.block.ends(self.encoder(x, noise), paths, noise)  # (paths, rows, dim) or (…, window, dim)
         if end.ndim == 4:
             end, g = end[:, :, -1], g[:, :, -1]
         return self.head(end, g, x.anchor)
