@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -27,21 +29,24 @@ class Kept(Noise):
     def __init__(self, seed: int) -> None:
         super().__init__(seed, shared=True)
         self.drawn: list[Tensor] = []
-        self.next: int | None = None  # None while it is drawn
+        self.place = 0
 
-    def _give(self, draw: Tensor | None) -> Tensor:
-        if draw is not None:
-            self.drawn.append(draw)
-            return draw
-        assert self.next is not None
-        self.next += 1
-        return self.drawn[self.next - 1]
+    def again(self) -> Kept:
+        """The same from its start."""
+        self.place = 0
+        return self
+
+    def _next(self, draw: Callable[[], Tensor]) -> Tensor:
+        if self.place == len(self.drawn):
+            self.drawn.append(draw())
+        self.place += 1
+        return self.drawn[self.place - 1].clone()  # what is given may be changed in place
 
     def normal(self, paths: int, rows: int, shape: tuple[int, ...]) -> Tensor:
-        return self._give(super().normal(paths, rows, shape) if self.next is None else None).clone()
+        return self._next(partial(super().normal, paths, rows, shape))
 
     def keep(self, drop: float, paths: int, rows: int, shape: tuple[int, ...]) -> Tensor:
-        return self._give(super().keep(drop, paths, rows, shape) if self.next is None else None)
+        return self._next(partial(super().keep, drop, paths, rows, shape))
 
 
 class Graph(nn.Module):
@@ -66,7 +71,7 @@ class Graph(nn.Module):
         x = dict(zip(self.names, arrays, strict=True))
         shift, scale = self._series_scale(x)  # (rows, targets)
         inputs, centre, spread = self._inputs(x, (x["lags"] - shift[:, None]) / scale[:, None])
-        law = self.model(inputs, self.model.paths, self.noise)
+        law = self.model(inputs, self.model.paths, self.noise.again())
         parts = [part.double().movedim(0, -2) for part in (law.means, law.log_variances, law.log_weights)]
         out = Mixture(parts[0], (0.5 * parts[1]).exp(), parts[2].exp())
         if centre is not None:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from itocast import tabulated
-from itocast.export.special import Line, Normal
+from itocast.export.special import Line, Normal, running_max
 from itocast.tabulated import LEVELS, NODES
 
 GRID = 64  # points of the first table of a cdf
@@ -239,23 +239,38 @@ class _Flat:
         return 0.5 + 0.5 * under[..., 0], ((-z * z).exp() @ heights.float())[..., 0].double()
 
     def tabulate(self, levels: Levels) -> Tensor:
-        """The steps of `mixtures.quantile` for a table, (points, levels)."""
-        if self.means.shape[1] == 1:
-            return self.means + self.deviations * levels.scores
-        least, largest = self._bounds(levels.scores)
-        ends = least[:, :1], largest[:, -1:]
-        grid = ends[0] + (ends[1] - ends[0]) * torch.linspace(0, 1, GRID, dtype=torch.float64)
-        for _ in range(2):
-            y = _look_up(levels.shares[::2], grid, *self._look(grid))
-            inside = torch.minimum(torch.maximum(y, ends[0]), ends[1])
-            grid = torch.cat([ends[0], inside, ends[1]], 1)
-        y = _look_up(levels.shares, grid, *self._look(grid))
-        return torch.minimum(torch.maximum(y, least), largest)
+        """The steps of `mixtures.table`, in single precision as there, (points, levels)."""
+        means, weights, shares = self.means.float(), self.weights.float(), levels.shares.float()
+        wide, deviations = self.deviations.float() * math.sqrt(2), self.deviations.float()
+        first, last = levels.scores[[0, -1]].float().unbind()
+        low = (means + first * deviations).amin(1, keepdim=True)
+        high = (means + last * deviations).amax(1, keepdim=True)
+        grid = low + (high - low) * torch.linspace(0, 1, GRID)
+        for turn in range(3):
+            z = (grid[..., None] - means[:, None]) / wide[:, None]
+            reached = running_max(0.5 + 0.5 * (z.erf() @ weights[..., None])[..., 0])
+            if turn < 2:
+                grid = torch.cat([low, _between(shares[::2], grid, reached), high], 1)
+        heights = weights / deviations / math.sqrt(2 * math.pi)
+        density = ((-z * z).clamp(min=-85).exp() @ heights[..., None])[..., 0]
+        return _look_up(shares, grid, reached, density).double()
+
+
+def _place(levels: Tensor, reached: Tensor) -> Tensor:
+    """The first point of a table at which each level is reached, but the first of all."""
+    return (reached[:, None] < levels[:, None]).sum(-1).clamp(1, reached.shape[1] - 1)
+
+
+def _between(levels: Tensor, grid: Tensor, reached: Tensor) -> Tensor:
+    """Quantiles by linear interpolation of a table, (points, levels)."""
+    place = _place(levels, reached)
+    (left, right), (below, above) = ((part.gather(1, place - 1), part.gather(1, place)) for part in (grid, reached))
+    return left + (right - left) * ((levels - below) / (above - below).clamp(min=TINY)).clamp(0, 1)
 
 
 def _look_up(levels: Tensor, grid: Tensor, reached: Tensor, density: Tensor) -> Tensor:
-    """The cubic interpolation of `mixtures.quantile`."""
-    place = (reached[:, None] < levels[:, None]).sum(-1).clamp(1, grid.shape[1] - 1)
+    """The cubic interpolation of `mixtures.quantile`, within the points around it."""
+    place = _place(levels, reached)
     slopes = 1 / density.clamp(min=TINY)
     (left, right), (below, above), (rise, fall) = (
         (part.gather(1, place - 1), part.gather(1, place)) for part in (grid, reached, slopes)
@@ -264,4 +279,5 @@ def _look_up(levels: Tensor, grid: Tensor, reached: Tensor, density: Tensor) -> 
     t = ((levels - below) / height).clamp(0, 1)
     rise, fall = (torch.minimum(slope * height, 3 * width) for slope in (rise, fall))
     s = 1 - t
-    return left + width * t * t * (3 - 2 * t) + t * s * (rise * s - fall * t)
+    y = left + width * t * t * (3 - 2 * t) + t * s * (rise * s - fall * t)
+    return torch.minimum(torch.maximum(y, left), right)

@@ -94,7 +94,6 @@ def _trace(graph: Graph, arrays: Arrays) -> Any:
             log.setLevel(logging.ERROR)
         try:
             graph(*some)  # draws the noise
-            graph.noise.next = 0
             rows = torch.export.Dim("rows", min=1)
             program = torch.onnx.export(
                 graph, some, dynamo=True, opset_version=OPSET,
