@@ -12,13 +12,13 @@ from scipy.special import ndtr
 from itocast import Forecaster, export
 from itocast.calibration import CALIBRATORS
 from itocast.clipped import Clipped
+from itocast.data.clock import Clock
+from itocast.data.scaling import QuantileNormal
 from itocast.export.contract import arrays_of, inputs_of
 from itocast.export.graph import Graph
 from itocast.export.laws import Levels, Mixture
 from itocast.export.special import Line, Normal, running_max, waves
-from itocast.export.writing import ExportError
-from itocast.data.clock import Clock
-from itocast.data.scaling import QuantileNormal
+from itocast.export.writing import EXPORTED, ExportError
 from itocast.forecast import Forecast
 from itocast.nets import Encoder
 from itocast.tabulated import LEVELS
@@ -88,7 +88,7 @@ def law(kind: str) -> Forecast:
         "smooth": (0.1 * normal(*shape) + normal(*middle), 0.1 * (0.1 * normal(*shape)).exp()),
         "peaked": (1e-4 * normal(*shape) + 3 * normal(*middle), torch.full(shape, 1e-6)),
         "separated": (0.01 * normal(*shape) + 50 * normal(*middle), torch.full(shape, 0.01)),
-        "uneven": (0.01 * normal(*shape) + normal(*middle), (-6 - 4 * normal(*middle)).exp().clamp(min=1e-6).expand(shape)),
+        "uneven": (0.01 * normal(*shape) + normal(*middle), (-6 - 4 * normal(*middle)).exp().clamp(1e-6).expand(shape)),
     }[kind]  # fmt: skip
     return Forecast(means, variances, normal(*shape).softmax(-1))
 
@@ -189,10 +189,9 @@ def test_a_series_that_training_did_not_see_has_the_scale_that_is_passed(forecas
 
 
 @pytest.mark.parametrize("kind", ["lstm", "gru"])
-def test_recurrent_encoders_are_in_the_graph(kind, tmp_path):
-    settings = {"encoder": Encoder(kind=kind, dim=8, layers=1)}
-    model = fitted("hnn", panel().query("unique_id == 'a'"), {}, settings=settings)
-    assert export.to_onnx(model, tmp_path / "model.onnx")["difference"] < 1e-4
+def test_recurrent_encoders_are_in_the_graph(kind):
+    frame = panel().query("unique_id == 'a'")
+    assert compared(fitted("hnn", frame, {}, settings={"encoder": Encoder(kind=kind, dim=8, layers=1)}), frame) < 1e-4
 
 
 @pytest.fixture(scope="module")
@@ -221,7 +220,7 @@ def test_onnx_runtime_gives_the_forecasts_of_predict_for_any_number_of_rows(expo
 
 
 def test_the_file_says_what_it_reads(exported):
-    forecaster, path, described = exported
+    _, path, described = exported
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     held = json.loads(session.get_modelmeta().custom_metadata_map["itocast"])
     assert held == json.loads(json.dumps(described))
@@ -235,10 +234,14 @@ def test_the_file_says_what_it_reads(exported):
     assert held["difference"] < 1e-4
 
 
-@pytest.mark.parametrize("model", ["mc_dropout", "deep_ensemble", "sde_net"])
-def test_baselines_are_in_the_graph(model):
-    frame = panel().query("unique_id == 'a'")
-    assert compared(fitted(model, frame, {}), frame) < 1e-4
+@pytest.mark.parametrize("model", EXPORTED)
+def test_every_model_that_is_said_to_be_is_exported(model, tmp_path):
+    encoder = Encoder(kind="lstm", dim=4, layers=1) if model == "hnn" else Encoder(dim=4, hidden=8, layers=1)
+    calibration = None if model == "sde_hnn" else "conformal"
+    frame = panel(120).query("unique_id == 'a'")
+    forecaster = fitted(model, frame, {}, 1, {"encoder": encoder}, calibration=calibration)
+    described = export.to_onnx(forecaster, tmp_path / "model.onnx", [0.5])
+    assert described["difference"] < 1e-4
 
 
 def test_what_cannot_be_exported_is_refused(tmp_path, forecaster, monkeypatch):

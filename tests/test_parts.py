@@ -7,14 +7,13 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 from conftest import tiny
 
-from itocast import Forecaster, cli
+from itocast import Forecaster
 from itocast.data import frames, parts
 from itocast.data.reading import read_table
 from itocast.data.table import Columns
@@ -157,7 +156,10 @@ def test_a_model_fitted_on_a_file_is_that_of_its_frame(tmp_path, monkeypatch):
     ("change", "reason"),
     [
         (lambda f: f.sample(frac=1, random_state=0), "not in the order of time; sort the file"),
-        (lambda f: f.assign(ds=(f["ds"] + pd.Timedelta("20D")).dt.strftime("%m/%d/%Y %H:%M")), "not written as in 2024-12-31"),
+        (
+            lambda f: f.assign(ds=(f["ds"] + pd.Timedelta("20D")).dt.strftime("%m/%d/%Y %H:%M")),
+            "not written as in 2024-12-31",
+        ),
     ],
 )
 def test_what_cannot_be_read_in_parts_is_read_whole(forecaster, tmp_path, monkeypatch, change, reason):

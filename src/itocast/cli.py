@@ -219,6 +219,28 @@ def observe(model: Model, data: Source, threads: Threads = 1) -> None:
 
 
 @app.command()
+def export(
+    model: Model,
+    output: Annotated[Path, typer.Option("--output", "-o", help="A .onnx file.")] = Path("model.onnx"),
+    levels: Annotated[str, typer.Option(help="Probabilities of the quantiles it gives, with commas.")] = (
+        "0.025,0.05,0.1,0.25,0.5,0.75,0.9,0.95,0.975"
+    ),
+    threads: Threads = 1,
+) -> None:
+    """Write a model as an ONNX graph that runs without itocast, after comparing it with PyTorch."""
+    from itocast.export import check_output, to_onnx
+
+    _use(threads)
+    check_output(output)
+    forecaster = _load(model)
+    described = to_onnx(forecaster, output, _numbers("levels", levels))
+    print(
+        f"{output}: reads {', '.join(one['name'] for one in described['inputs'])}; gives "
+        f"{', '.join(described['outputs'])} at {levels}; differs from PyTorch by at most {described['difference']:.0e}"
+    )
+
+
+@app.command()
 def long(
     data: Source, output: Output = "-", time: Annotated[str, typer.Option(help="Column of times; '' for none.")] = "ds"
 ) -> None:

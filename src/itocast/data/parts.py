@@ -6,7 +6,7 @@ import gzip
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import narwhals as nw
 import numpy as np
@@ -61,7 +61,7 @@ class Parts:
 
     def _csv(self, names: Collection[str], types: dict[str, Any], report: Any) -> Iterator[pd.DataFrame]:
         with self.path.open("rb") as raw, read.csv_errors(self.name):
-            file: IO[bytes] = gzip.open(raw) if self.path.suffix == ".gz" else raw  # type: ignore[assignment]
+            file: Any = gzip.GzipFile(fileobj=raw) if self.path.suffix == ".gz" else raw
             reader = pd.read_csv(  # all columns: with usecols a row with too many fields would pass
                 file, dtype=types, chunksize=self.rows, keep_default_na=False, na_values=[""], low_memory=False
             )
@@ -138,7 +138,8 @@ def counted(first: int) -> Iterator[None]:
     except read.NotInParts:
         raise
     except ValueError as error:
-        raise ValueError(f"{error} (rows are counted from row {first:,} of the file)" if first else str(error)) from None
+        where = f" (rows are counted from row {first:,} of the file)" if first else ""
+        raise ValueError(f"{error}{where}") from None
 
 
 @contextmanager

@@ -133,7 +133,8 @@ class Windows:
         n, origin, back, ahead = self.numbers, self.origins[index], self.back(index), self.steps(index)
         known = [
             n.gaps[back].flatten(1), *self._until(origin, ahead),
-            torch.cat([n.future[ahead], n.calendar[n.moment[ahead]]], -1).flatten(1), n.future_codes.expand(ahead).flatten(1), n.past_codes.expand(origin), n.static[n.series[origin]],
+            torch.cat([n.future[ahead], n.calendar[n.moment[ahead]]], -1).flatten(1),
+            n.future_codes.expand(ahead).flatten(1), n.past_codes.expand(origin), n.static[n.series[origin]],
         ]  # fmt: skip
         lags, anchor, targets = n.lags[back], n.last[origin][:, None, :], n.targets[ahead]
         if self.local:

@@ -19,10 +19,17 @@ def to_onnx(forecaster: Forecaster, path: str | Path, levels: Sequence[float] = 
 
     `levels` are the probabilities of the quantiles it gives, in ascending order. Needs the extra `onnx`.
     """
+    check_output(Path(path))
     from itocast.arguments import probabilities
     from itocast.export.writing import write
 
     return write(forecaster.fitted, Path(path), sorted(set(probabilities("levels", levels))))
+
+
+def check_output(path: Path) -> None:
+    """Refuse a name that cannot be written, before the work and not after it."""
+    if path.suffix != ".onnx" or path.is_dir():
+        raise ValueError(f"output={str(path)!r}: expected a file name that ends with .onnx")
 
 
 def inputs(forecaster: Forecaster, df: Any = None, future: Any = None) -> dict[str, np.ndarray]:

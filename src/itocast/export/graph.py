@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -14,8 +15,8 @@ from itocast.calibration import Adaptive
 from itocast.clipped import SUPPORTS
 from itocast.data.scaling import QuantileNormal, Scaler
 from itocast.data.windows import SPREAD, squash
-from itocast.export.corrections import correction, count
 from itocast.export.contract import inputs_of
+from itocast.export.corrections import correction, count
 from itocast.export.laws import Levels, Mixture
 from itocast.export.special import Line, waves
 from itocast.fitted import Fitted
@@ -61,9 +62,16 @@ class Graph(nn.Module):
         self.correct = correction(fitted.calibrator)
         self.by, self.noise = fitted.recipe.calibration_by, Kept(fitted.recipe.seed)
         self.scalers = {part: _scale(scaler) for part, scaler in p.scalers.items() if part != "targets"}
-        self.to_targets, self.warp, self.shift, self.scale = _targets(p.scalers["targets"])
+        targets = p.scalers["targets"]
+        self.to_targets = _scale(targets)
+        self.warp: Line | None = None
+        if isinstance(targets, QuantileNormal):
+            self.warp = Line(targets.normals, targets.knots, [1 / slope for slope in targets.slopes])
+        else:
+            self.shift, self.scale = _shift_and_scale(targets)
         self.scales = torch.tensor([parts[:2] for parts in p.scales.values()], dtype=torch.float64)
-        self.known, self.grouped = count(fitted.calibrator), bool(self.by) and not isinstance(fitted.calibrator, Adaptive)
+        self.known = count(fitted.calibrator)
+        self.grouped = bool(self.by) and not isinstance(fitted.calibrator, Adaptive)
         self.places = self._numbers(fitted.groups[: self.known - 1])
         self.identities = self._numbers(p.identity)
 
@@ -76,12 +84,7 @@ class Graph(nn.Module):
         out = Mixture(parts[0], (0.5 * parts[1]).exp(), parts[2].exp())
         if centre is not None:
             out = out.affine(spread.double(), centre.double())
-        if self.warp is not None:
-            one = torch.ones_like(out.means[..., 0, 0])
-            out = Mixture(out.means, out.deviations, out.weights, self.warp, one, torch.zeros_like(one))
-        else:
-            out = out.affine(self.scale, self.shift)
-        out = out.affine(scale[:, None], shift[:, None])
+        out = self._unscaled(out).affine(scale[:, None], shift[:, None])
         corrected = out if self.correct is None else self.correct(out, self._place(x))
         moments = corrected.moments(self.ends)
         low, high = self.ends
@@ -89,6 +92,13 @@ class Graph(nn.Module):
         if not (math.isinf(low) and math.isinf(high)):
             quantiles = quantiles.clamp(low, high)
         return moments.mean, moments.aleatoric.sqrt(), moments.epistemic.sqrt(), quantiles
+
+    def _unscaled(self, law: Mixture) -> Mixture:
+        """A law in deviations of its series, as the scaler of the targets gives it."""
+        if self.warp is None:
+            return law.affine(self.scale, self.shift)
+        one = torch.ones_like(law.means[..., 0, 0])
+        return replace(law, warp=self.warp, scale=one, shift=torch.zeros_like(one))
 
     def _numbers(self, labels: list[str]) -> Tensor:
         """The place of each series among some labels, from 1; 0 for others, and for one that training did not see."""
@@ -158,16 +168,15 @@ def _small(values: Tensor) -> Tensor:
     return torch.where(values.isnan(), 0.0, values).float()
 
 
-def _scale(scaler: Scaler):  # type: ignore[no-untyped-def]
+def _scale(scaler: Scaler) -> Callable[[Tensor], Tensor]:
+    """What `transform` does."""
     if isinstance(scaler, QuantileNormal):
         return Line(scaler.knots, scaler.normals, scaler.slopes)
-    shift, scale = (torch.from_numpy(getattr(scaler, name)) for name in ("shift", "scale"))
+    shift, scale = _shift_and_scale(scaler)
     return lambda values: (values - shift) / scale
 
 
-def _targets(scaler: Scaler) -> tuple:  # type: ignore[type-arg]
-    """How targets are scaled, and back: a warp, or a shift and a scale."""
-    forward = _scale(scaler)
-    if isinstance(scaler, QuantileNormal):
-        return forward, Line(scaler.normals, scaler.knots, [1 / slope for slope in scaler.slopes]), None, None
-    return forward, None, torch.from_numpy(scaler.shift), torch.from_numpy(scaler.scale)  # type: ignore[attr-defined]
+def _shift_and_scale(scaler: Scaler) -> tuple[Tensor, Tensor]:
+    values = scaler.to_dict()
+    shift, scale = (torch.tensor(values[name], dtype=torch.float64) for name in ("shift", "scale"))
+    return shift, scale

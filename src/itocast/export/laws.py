@@ -110,7 +110,7 @@ class Mixture:
         variances = self.deviations.square()
         if math.isinf(low) and math.isinf(high):
             return self.means, variances
-        first, second, before, density, far = 0.0, 0.0, 0.0, 0.0, 0.0
+        first = second = before = density = far = torch.zeros_like(self.means)
         for end, sign in ((low, 1.0), (high, -1.0)):
             if math.isinf(end):
                 continue

@@ -53,13 +53,12 @@ class Line:
         self.blocks = -(-longest // BLOCK)
         starts = torch.full((len(knots), self.blocks * BLOCK), math.inf, dtype=torch.float64)
         pieces = torch.zeros(3, len(knots), self.blocks * BLOCK + 1, dtype=torch.float64)
-        for column, (k, v, slope) in enumerate(zip(knots, images, slopes, strict=True)):
-            k, v, n = torch.tensor(k, dtype=torch.float64), torch.tensor(v, dtype=torch.float64), len(k)
-            starts[column, :n] = k
-            end = torch.tensor([slope], dtype=torch.float64)
+        for column, (here, there, slope) in enumerate(zip(knots, images, slopes, strict=True)):
+            k, v, end = (torch.tensor(part, dtype=torch.float64) for part in (here, there, [slope]))
+            starts[column, : len(k)] = k
             steps = torch.cat([end, v.diff() / k.diff(), end])
             for row, part in enumerate((torch.cat([k[:1], k]), torch.cat([v[:1], v]), steps)):
-                pieces[row, column, : n + 1] = part
+                pieces[row, column, : len(k) + 1] = part
         self.firsts = starts[:, ::BLOCK].contiguous()  # (columns, blocks)
         self.knots = starts.reshape(-1, BLOCK)  # (columns · blocks, BLOCK)
         self.starts, self.images, self.slopes = (part.reshape(-1) for part in pieces)
