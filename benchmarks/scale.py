@@ -1,7 +1,7 @@
 """Large tables: time and peak memory of fit and predict from 10⁴ to 2·10⁶ rows, and 1,000 series in one command.
 
-Tables are files, and each measurement runs in a process of its own, so that its peak memory is its own; one thread. Times
-are of the processor, so that other work on the machine does not count.
+Tables are files, and each measurement runs in a process of its own, so that its peak memory is its own; one thread.
+Times are of the processor, so that other work on the machine does not count.
 """
 
 from __future__ import annotations
@@ -90,8 +90,9 @@ def apart(work: str, **arguments: Any) -> dict[str, float]:
 
 
 def fits(folder: Path) -> list[str]:
-    lines = ["| rows | series | window | horizon | fit, one epoch (s) | µs a row | rows, times the line above | time, times it "
-             "| predict (s) | before (MB) | peak (MB) | bytes a row |", f"|{'---:|' * 12}"]  # fmt: skip
+    lines = ["| rows | series | window | horizon | fit, one epoch (s) | µs a row | rows, times the line above "
+             "| time, times it | predict (s) | before (MB) | peak (MB) | bytes a row |",
+             f"|{'---:|' * 12}"]  # fmt: skip
     last: tuple[float, float] | None = None
     for series, rows, window, horizon in (*((*shape, 48, 1) for shape in SHAPES), (1000, 400, 24, 24)):
         path, count = folder / f"{series}-{rows}.parquet", series * rows
@@ -142,9 +143,9 @@ def main() -> None:
     text = (
         f"# Large tables\n\nMade by `python benchmarks/scale.py` with itocast {__version__}, torch "
         f"{torch.__version__}, Python {platform.python_version()}, one thread. Memory is the largest resident set of "
-        "the process, times are processor seconds.\n\n## Fit\n\nFrom Parquet files of hourly series. Bytes a row are the "
-        "peak less what the process had before: of few rows it is mostly what every fit needs, training, calibration "
-        f"and the libraries they load.\n\n{fitted}\n\n## Predict\n\nFrom the ends of "
+        "the process, times are processor seconds.\n\n## Fit\n\nFrom Parquet files of hourly series. Bytes a row are "
+        "the peak less what the process had before: of few rows it is mostly what every fit needs, training, "
+        f"calibration and the libraries they load.\n\n{fitted}\n\n## Predict\n\nFrom the ends of "
         "200 series, by a model fitted on 100,000 rows of them, window 48, horizon 1; forecasts are written to a "
         f"file.\n\n{predicted}\n"
     )

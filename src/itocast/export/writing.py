@@ -66,8 +66,8 @@ def _check_model(model: nn.Module) -> None:
     name = next((name for name, kind in MODELS.items() if type(model) is kind), type(model).__name__)
     if name not in EXPORTED:
         raise ExportError(
-            f"model {name} cannot be exported, its operations have no counterpart in ONNX: expected one of "
-            f"{', '.join(EXPORTED)}; serve this one with itocast itself"
+            f"model {name} cannot be exported: expected one of {', '.join(EXPORTED)}; fit one of these, or forecast "
+            "with itocast itself"
         )
 
 
