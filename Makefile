@@ -1,11 +1,11 @@
 PYTHON ?= python3
 BIN := .venv/bin
-.PHONY: demo test lint bench bench-core bench-forecaster bench-scale bench-peers paper clean
+.PHONY: demo test lint bench bench-core bench-forecaster bench-scale bench-recipe bench-serve bench-peers paper clean
 
 demo: .venv/installed
 	$(BIN)/itocast demo
 
-test: .venv/installed-test lint
+test: .venv/installed-test .venv/browser lint
 	$(BIN)/pytest -n 2
 
 lint: .venv/installed-test
@@ -13,7 +13,7 @@ lint: .venv/installed-test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: bench-core bench-forecaster bench-scale bench-peers
+bench: bench-core bench-forecaster bench-scale bench-recipe bench-peers
 
 DATA ?= data
 
@@ -30,6 +30,12 @@ bench-forecaster: .venv/installed
 bench-scale: .venv/installed-export
 	$(BIN)/python benchmarks/scale.py
 	$(BIN)/python benchmarks/latency.py
+
+bench-recipe: .venv/installed
+	$(BIN)/python benchmarks/recipe.py --data-dir $(DATA)
+
+bench-serve: .venv/installed-serve
+	$(BIN)/python benchmarks/serve.py
 
 bench-peers: .venv/installed-bench
 	$(BIN)/python benchmarks/peers.py --data-dir $(DATA)
@@ -58,10 +64,18 @@ clean:
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[parquet,onnx]'
 	touch $@
 
+.venv/installed-serve: .venv/installed
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[serve]'
+	touch $@
+
 .venv/installed-bench: .venv/installed
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[bench]'
 	touch $@
 
 .venv/installed-test: .venv/installed
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[test]'
+	touch $@
+
+.venv/browser: | .venv/bin/python
+	test -n "$$CHROMIUM" || command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq chromium >/dev/null; }
 	touch $@

@@ -145,7 +145,7 @@ def _size(model) -> int:
 
 
 def test_epistemic_part_comes_from_the_noise(rows):
-    model = SDEHNN(rows.sizes, encoder=SMALL)
+    model = SDEHNN(rows.sizes, encoder=SMALL, block={"gain": 0.1})
     assert (predict(model, rows).epistemic > 0).all()
     with torch.no_grad():
         model.block.log_gain.fill_(-30)
@@ -155,7 +155,7 @@ def test_epistemic_part_comes_from_the_noise(rows):
 def test_theorem_1_holds_for_the_default_model(rows):
     bounds = SDEHNN(rows.sizes).block.lipschitz()
     assert bounds.unknown == ()
-    assert pytest.approx(1.1, rel=1e-3) == bounds.K
+    assert pytest.approx(2.0, rel=1e-3) == bounds.K
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def test_quick_demo_writes_forecasts_plots_and_models(tmp_path):
     for column in ("RMSE", "R²", "CRPS", "NLL", "CWCE", "R-CWCE", "EPIW", "inside the 95 %", "parameters", "seconds"):
         assert column in result.output
     assert sorted(os.listdir(tmp_path / "out")) == [
-        "calibration.png", "hnn", "hnn.csv", "sde-hnn", "sde-hnn.csv", "week.png"
+        "calibration.png", "hnn", "hnn.csv", "report.html", "sde-hnn", "sde-hnn.csv", "week.png"
     ]  # fmt: skip
     frame = pd.read_csv(tmp_path / "out" / "sde-hnn.csv")
     assert list(frame) == ["ds", "y", "mean", "lo-50", "hi-50", "lo-95", "hi-95", "aleatoric", "epistemic"]

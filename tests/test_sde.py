@@ -644,3 +644,14 @@ def test_layers_that_share_a_product_give_what_they_give_apart(training):
         ends.append((end, z.grad, block.drift.network[0].weight.grad, block.log_gain.grad))
     for one, other in zip(*ends, strict=True):
         torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("paths", [1, 4, 5])
+def test_opposite_paths_are_mirror_images_and_each_is_brownian(paths):
+    block = SDEBlock(nn.Linear(3, 3), nn.Linear(3, 3), T=2.0, dt=0.5, dropout=0.2)
+    dW, masks = block.draw(paths, 2000, (3,), Noise(0, shared=False))
+    assert dW.shape == masks.shape == (4, paths, 2000, 3)
+    half = -(-paths // 2)
+    torch.testing.assert_close(dW[:, half:], -dW[:, : paths - half])
+    assert dW.flatten(2).var(-1).flatten().tolist() == pytest.approx([0.5] * 4 * paths, rel=0.1)
+    assert all((masks[:, i] != masks[:, j]).any() for i in range(paths) for j in range(i))

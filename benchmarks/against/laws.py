@@ -26,6 +26,7 @@ class Answer(NamedTuple):
     fit_seconds: float
     predict_seconds: float
     size: int  # numbers learned, or leaves
+    nll: float | None = None  # of the law itself, if the peer has a density
 
 
 def interpolate(values: np.ndarray, levels: np.ndarray) -> np.ndarray:

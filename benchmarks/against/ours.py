@@ -11,7 +11,7 @@ import torch
 
 from against.laws import Answer
 from against.settings import Setting
-from itocast import Forecaster, SDERegressor
+from itocast import Forecaster, SDERegressor, Training
 from itocast.forecast import LEVELS, Forecast
 from itocast.models import HNN, SDEHNN
 from itocast.models.sde_hnn import Block
@@ -34,18 +34,21 @@ OURS: dict[str, dict[str, Any]] = {  # arguments of Forecaster
     "hnn": {"model": "hnn"},
     "deep-ensemble": {"model": "deep_ensemble"},
 }
-ABLATIONS: dict[str, dict[str, Any]] = {
+ABLATIONS: dict[str, dict[str, Any]] = {  # of the block; what is left takes less time a step, and has more of them
     f"{DEFAULT}-no-g": {"model": still},
     f"{DEFAULT}-no-block": {"model": partial(HNN, components=5)},
 }
+LONGER = {f"{DEFAULT}-no-block": 1.8}  # times the epochs of the default, so that none has less time than it
 
 
 def answer(name: str, setting: Setting, seed: int) -> Answer:
     """Fit on all rows before the test part, of which the Forecaster holds out the validation part itself."""
+    arguments = dict((OURS | ABLATIONS)[name])
+    if name in LONGER:
+        arguments["training"] = {"epochs": round(LONGER[name] * Training.suited(len(setting.parts.train)).epochs)}
     forecaster = Forecaster(
-        setting.protocol.horizon, window=setting.protocol.window, data=setting.data, seed=seed,
-        **(OURS | ABLATIONS)[name],
-    )  # fmt: skip
+        setting.protocol.horizon, window=setting.protocol.window, data=setting.data, seed=seed, **arguments
+    )
     known = setting.known
     began = time.process_time()
     forecaster.fit(known, **setting.schema)
@@ -55,7 +58,9 @@ def answer(name: str, setting: Setting, seed: int) -> Answer:
     seconds = time.process_time() - fitted
     if not np.array_equal(y.numpy(), setting.parts.test.actuals().numpy(), equal_nan=True):
         raise ValueError("the Forecaster was tested on other rows than its peers")
-    return Answer(quantiles, mean, fitted - began, seconds, forecaster.fitted.parameters)
+    seen = ~y.isnan()
+    nll = -law.log_prob(torch.where(seen, y, 0.0))[seen].mean().item()
+    return Answer(quantiles, mean, fitted - began, seconds, forecaster.fitted.parameters, nll)
 
 
 def regress(x: np.ndarray, y: np.ndarray, test: np.ndarray, seed: int) -> Answer:

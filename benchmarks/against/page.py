@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from against import setup
-from against.ours import DEFAULT
+from against.ours import ABLATIONS, DEFAULT
 from against.settings import DATASETS, PROTOCOLS
 from against.work import MODELS, TREE_PEERS, UCI, UCI_SETS
 from itocast.paper.cells import Cell, stored
@@ -29,6 +29,9 @@ SCORES = {
 LOWEST = ("crps", "rmse", "cwce", "cwce_one_sided", "r_cwce", "fit_seconds", "predict_seconds")
 OTHERS = (*TREE_PEERS, *MODELS, "hnn", "deep-ensemble")  # what the default is held against
 RIVAL = "lightgbm-19"  # whose fit time is the bar
+FAST, SHARE = f"{DEFAULT}-fast", 0.25  # of the rival's fit time
+SLOWER = ("nhits", "tide", "ngboost")  # that it is to be ahead of
+PARTS = {"crps": "CRPS", "nll": "NLL", "cwce": "CWCE", "fit_seconds": "fit (s)"}
 CALIBRATED = ("metro", "pickups")  # where the bars of calibration hold
 ORDERS = (*PROTOCOLS, UCI), (*map(short, DATASETS), *UCI_SETS), setup.ORDER
 PLACES = {name: place for order in ORDERS for place, name in enumerate(order)}
@@ -82,7 +85,14 @@ def bars(groups: Groups) -> list[Bar]:
         "two-sided CWCE no worse than the best peer's": (calibrated, _lowest("cwce")),
         "two-sided CWCE below 1.0": (calibrated, _within("cwce", 0.0, 1.0)),
         "88 to 92 % of outcomes in 90 % intervals": (calibrated, _within("coverage_90", 0.88, 0.92)),
-        f"fit time no longer than {RIVAL}'s": ({k: v for k, v in both.items() if RIVAL in v}, _faster),
+        f"fit time no longer than {RIVAL}'s": (_with(both, DEFAULT, RIVAL), _faster(DEFAULT, 1.0)),
+        f"`{FAST}`: at most a quarter of {RIVAL}'s fit time": (_with(both, FAST, RIVAL), _faster(FAST, SHARE)),
+        f"`{FAST}`: a CRPS below those of {', '.join(SLOWER)}": (
+            _with(both, FAST, *SLOWER), _lowest("crps", FAST, SLOWER)
+        ),
+        "the block and its noise: CRPS and NLL below those without g and without the block": (
+            _with(groups, DEFAULT, *ABLATIONS), _earns
+        ),
     }  # fmt: skip
     found = []
     for title, (settings, check) in titles.items():
@@ -91,10 +101,15 @@ def bars(groups: Groups) -> list[Bar]:
     return found
 
 
-def _lowest(name: str) -> Check:
+def _with(groups: Groups, *names: str) -> Groups:
+    """The settings where all of these were run."""
+    return {key: peers for key, peers in groups.items() if all(name in peers for name in names)}
+
+
+def _lowest(name: str, mine: str = DEFAULT, others: tuple[str, ...] = OTHERS) -> Check:
     def check(peers: dict[str, list[Cell]]) -> str:
-        best = min((peer for peer in peers if peer in OTHERS), key=lambda peer: average(peers[peer], name))
-        own, other = average(peers[DEFAULT], name), average(peers[best], name)
+        best = min((peer for peer in peers if peer in others), key=lambda peer: average(peers[peer], name))
+        own, other = average(peers[mine], name), average(peers[best], name)
         return "" if own <= other else f"{digits(own)}, {best} {digits(other)}"
 
     return check
@@ -108,9 +123,35 @@ def _within(name: str, low: float, high: float) -> Check:
     return check
 
 
-def _faster(peers: dict[str, list[Cell]]) -> str:
-    own, other = (average(peers[peer], "fit_seconds") for peer in (DEFAULT, RIVAL))
-    return "" if own <= other else f"{digits(own)} s, {digits(other)} s"
+def _faster(mine: str, share: float) -> Check:
+    def check(peers: dict[str, list[Cell]]) -> str:
+        own, other = (average(peers[peer], "fit_seconds") for peer in (mine, RIVAL))
+        return "" if own <= share * other else f"{digits(own)} s, {digits(other)} s"
+
+    return check
+
+
+def _earns(peers: dict[str, list[Cell]]) -> str:
+    missed = []
+    for name in ("crps", "nll"):
+        own, *others = (average(peers[peer], name) for peer in (DEFAULT, *ABLATIONS))
+        better = [
+            f"{setup.TITLES[peer]} {digits(other)}"
+            for peer, other in zip(ABLATIONS, others, strict=True)
+            if other < own
+        ]
+        missed += [f"{PARTS[name]} {digits(own)}, {', '.join(better)}"] if better else []
+    return "; ".join(missed)
+
+
+def parts(groups: Groups) -> str:
+    """What block and noise are worth: a row for each setting and form."""
+    rows = []
+    for (protocol, dataset), peers in _with(groups, DEFAULT, *ABLATIONS).items():
+        for peer in (DEFAULT, *ABLATIONS):
+            figures = [spread([cell["scores"][name] for cell in peers[peer]]) for name in PARTS]
+            rows.append([f"{dataset}, {protocol}" if peer == DEFAULT else "", setup.TITLES[peer], *figures])
+    return markdown(["", "", *PARTS.values()], rows)
 
 
 def table(peers: dict[str, list[Cell]]) -> str:
@@ -169,6 +210,8 @@ def text(groups: Groups) -> str:
         trials = f"{'splits' if protocol == UCI else 'seeds'}: {' or '.join(map(str, seeds))}"
         about = f"{about[0].upper()}{about[1:]}. {size}, in {first['unit']}; {trials}."
         lines += [f"## {dataset}, {protocol}", "", about, "", table(peers), ""]
+    if _with(groups, DEFAULT, *ABLATIONS):
+        lines += ["## What the block is worth", "", setup.PARTS, "", parts(groups), ""]
     return "\n".join([*lines, setup.NOTES.strip(), "", "## Made with", "", setup.COMMAND, "", f"{made}.", ""])
 
 

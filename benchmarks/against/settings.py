@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -72,6 +72,12 @@ class Setting:
         known: pd.DataFrame = protocol.until(self.frame, self.schema, self.start)
         return known
 
+    @property
+    def earlier(self) -> Setting:
+        """The same without the test part: the last rows of what is left are to be tested on instead."""
+        known = self.known.reset_index(drop=True)
+        return replace(self, frame=known, start=_start(known, self.schema, self.protocol))
+
     @cached_property
     def parts(self) -> Parts:
         """Windows of the three parts, prepared as `Forecaster.fit` would."""
@@ -99,12 +105,17 @@ def load(dataset: str, name: str, quick: bool = False, data_dir: str | None = No
         frame, schema = protocol.rows(opened, quick=False)
         schema["target"] = _first(schema["target"])
         frame = _tail(frame, schema) if quick else frame
-        start = protocol.cut(frame, schema)
-        return Setting(chosen, opened, frame, schema, protocol.settings("itocast"), start)
+        return Setting(chosen, opened, frame, schema, protocol.settings("itocast"), _start(frame, schema, chosen))
     frame, schema = _timed(opened, short(dataset))
     frame = _tail(frame, schema) if quick else frame
-    start = frame[schema["time"]].sort_values().iloc[round((1 - TEST) * len(frame)) - 1]
-    return Setting(chosen, opened, frame, schema, _data(short(dataset), chosen), start)
+    return Setting(chosen, opened, frame, schema, _data(short(dataset), chosen), _start(frame, schema, chosen))
+
+
+def _start(frame: pd.DataFrame, schema: dict[str, Any], chosen: Protocol) -> Any:
+    """The last instant before the test part."""
+    if chosen is PROTOCOLS["paper"]:
+        return protocol.cut(frame, schema)
+    return frame[schema["time"]].sort_values().iloc[round((1 - TEST) * len(frame)) - 1]
 
 
 def _data(dataset: str, chosen: Protocol) -> Data:

@@ -44,6 +44,7 @@ def measure(dataset: str, protocol: str, peer: str, seed: int, quick: bool, data
         rows, answer, about = len(setting.frame), _forecast(setting, peer, seed), _about(setting, dataset)
     mean = None if answer.mean is None else np.maximum(answer.mean, low)
     scores = score(np.maximum(answer.quantiles, low), mean, y)
+    scores |= {} if answer.nll is None else {"nll": answer.nll}
     costs = {
         "fit_seconds": answer.fit_seconds, "predict_seconds": 1000 * answer.predict_seconds / len(y),
         "size": answer.size, "memory": _memory(),

@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from itocast.models.sde_hnn import SDEHNN
     from itocast.sde import SDEBlock
     from itocast.training import Training
+    from itocast.tuning.search import tune
 
 __version__ = "0.1.0"
 __all__ = [
     "HNN", "SDEHNN", "Data", "Forecast", "Forecaster", "SDEBlock", "SDEClassifier", "SDERegressor", "Training",
-    "datasets", "long", "metrics",
+    "datasets", "long", "metrics", "tune",
 ]  # fmt: skip
 
 _HOMES = {
@@ -38,6 +39,7 @@ _HOMES = {
     "SDERegressor": "itocast.estimators",
     "Training": "itocast.training",
     "long": "itocast.data.reading",
+    "tune": "itocast.tuning.search",
 }
 _MODULES = {"datasets": "itocast.data.sources", "metrics": "itocast.metrics"}
 

@@ -10,14 +10,17 @@ from typing import Annotated, Any
 
 import typer
 
+from itocast.options import Calibration, CalibrationBy, Source, Threads, read, settings, use, with_settings, words
 from itocast.paper.cli import app as paper_app
+from itocast.serve.cli import serve
+from itocast.tuning.cli import tune
 
 app = typer.Typer(help="Forecasts whose uncertainty can be trusted.", no_args_is_help=True, add_completion=False)
 datasets_app = typer.Typer(help="Named datasets.", no_args_is_help=True)
 app.add_typer(datasets_app, name="datasets")
 app.add_typer(paper_app, name="paper")
+app.command()(serve)
 
-Source = Annotated[str, typer.Argument(help="A CSV (also .gz) or Parquet file; - reads CSV from standard input.")]
 Model = Annotated[Path, typer.Argument(help="The folder that fit wrote.")]
 Output = Annotated[str, typer.Option("--output", "-o", help="A .csv, .csv.gz, .parquet or .json file; - for CSV here.")]
 Levels = Annotated[str, typer.Option(help="Central intervals in percent, separated by commas.")]
@@ -28,11 +31,6 @@ Refit = Annotated[int, typer.Option(min=0, help="Fit anew after so many cutoffs;
 Dataset = Annotated[str, typer.Argument(help="A name of datasets list, or name=file, a path from the data folder.")]
 Abstain = Annotated[float | None, typer.Option(help="Mark so large a share of forecasts, such as 0.05, in a column.")]
 DataDir = Annotated[Path | None, typer.Option(help="Folder with files of datasets; then comes the cache.")]
-Calibration = Annotated[
-    str | None, typer.Option(help="auto, variance, isotonic, conformal, conformal_quantiles, adaptive or none.")
-]
-CalibrationBy = Annotated[str | None, typer.Option(help="series, or a static column: a correction for each.")]
-Threads = Annotated[int, typer.Option(min=1, help="Processor threads to use.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -57,61 +55,43 @@ def demo(
     """Train SDE-HNN and a plain heteroscedastic network on real traffic, and compare them."""
     from itocast import demo
 
-    _use(threads)
+    use(threads)
     demo.run(output, seed, {"epochs": 8} if quick else {}, rows=8000 if quick else None)
 
 
 @app.command()
+@with_settings
 def fit(
     data: Source,
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the model.")] = Path("model"),
-    horizon: Annotated[int | None, typer.Option(min=1, help="Steps to forecast. [default: 1]")] = None,
-    window: Annotated[int | None, typer.Option(min=1, help="Rows to look back; by default from the data.")] = None,
-    target: Annotated[str | None, typer.Option(help="Column to forecast, or several with commas. [default: y]")] = None,
-    time: Annotated[str | None, typer.Option(help="Column of times; '' for rows in order. [default: ds]")] = None,
-    id: Annotated[str | None, typer.Option(help="Column that tells series apart. [default: unique_id]")] = None,
-    past: Annotated[str | None, typer.Option(help="Covariates known up to now, with commas.")] = None,
-    future: Annotated[str | None, typer.Option(help="Covariates known ahead, with commas.")] = None,
-    static: Annotated[str | None, typer.Option(help="Covariates that do not change in a series.")] = None,
-    effort: Annotated[str | None, typer.Option(help="fast, balanced or best. [default: balanced]")] = None,
-    support: Annotated[str | None, typer.Option(help="auto, real, positive or unit. [default: auto]")] = None,
-    freq: Annotated[str | None, typer.Option(help="Step between rows, such as h, D, MS; by default inferred.")] = None,
-    repeated: Annotated[str | None, typer.Option(help="Repeated times: error, first, last, mean or keep.")] = None,
-    gaps: Annotated[str | None, typer.Option(help="Missing times: auto, fill or keep.")] = None,
-    holidays: Annotated[str | None, typer.Option(help="Country whose holidays are marked, such as US.")] = None,
-    model: Annotated[str | None, typer.Option(help="sde_hnn or hnn.")] = None,
-    calibration: Calibration = None,
-    calibration_by: CalibrationBy = None,
-    epochs: Annotated[int | None, typer.Option(min=1, help="At most so many; by default from the data.")] = None,
-    seed: Annotated[int | None, typer.Option(help="The same seed on as many threads gives the same model.")] = None,
-    config: Annotated[Path | None, typer.Option(help="TOML file of settings; options replace them.")] = None,
     resume: Annotated[bool, typer.Option(help="Keep a checkpoint, and go on from it if there is one.")] = False,
+    report: Annotated[Path | None, typer.Option(help="Write a report to this .html file at the end.")] = None,
     threads: Threads = 1,
+    **options: Any,
 ) -> None:
     """Learn from a table, write the model, and say how well it did on the newest rows."""
-    from itocast.config import Config
-    from itocast.console import report
+    from itocast import console
+    from itocast.report import check_name
     from itocast.storage import check_folder
 
     check_folder(output)
-    options = {
-        "horizon": horizon, "window": window, "target": _list(target) if target and "," in target else target,
-        "id": id, "past": _list(past), "future": _list(future), "static": _list(static), "effort": effort,
-        "support": support,
-        "data.freq": freq, "data.repeated": repeated, "data.gaps": gaps, "data.holidays": holidays,
-        "model.kind": model, "calibration": calibration, "calibration_by": calibration_by, "training.epochs": epochs,
-        "seed": seed, "time": time,
-    }  # fmt: skip
-    settings = Config.read(config, options)
-    _use(threads)
-    forecaster = settings.forecaster()
-    frame = _source(data)
+    if report is not None:
+        check_name(report)
+    config = settings(**options)
+    use(threads)
+    forecaster = config.forecaster()
+    frame = read(data)
     checkpoint = output / "checkpoint" if resume else None
-    forecaster.fit(frame, **settings.columns(), checkpoint=checkpoint)
+    forecaster.fit(frame, **config.columns(), checkpoint=checkpoint)
     forecaster.save(output)
     if checkpoint:
         checkpoint.unlink(missing_ok=True)
-    report(forecaster, frame, output, data)
+    console.summary(forecaster, frame, output, data)
+    if report is not None:
+        print(f"Report: {forecaster.report(frame, report)}")
+
+
+app.command()(tune)
 
 
 @app.command()
@@ -129,10 +109,10 @@ def predict(
     """Forecast the steps after the end of each series."""
     from itocast.data import frames
 
-    _use(threads)
+    use(threads)
     frames.check_name(output)
     forecaster = _load(model)
-    rows, ahead = (None if source is None else _source(source) for source in (data, future))
+    rows, ahead = (None if source is None else read(source) for source in (data, future))
     levels, probabilities = _numbers("level", level), _numbers("quantiles", quantiles)
     forecaster.predict_file(rows, output, levels, probabilities, paths, ahead, abstain)
 
@@ -145,11 +125,11 @@ def backtest(
     """Forecast from every cutoff of the newest rows, beside what happened."""
     from itocast.data import frames
 
-    _use(threads)
+    use(threads)
     frames.check_name(output)
     levels, probabilities = _numbers("level", level), _numbers("quantiles", quantiles)
     forecaster = _load(model)
-    frames.write(forecaster.backtest(_source(data), _start(start), step, refit, levels, probabilities, abstain), output)
+    frames.write(forecaster.backtest(read(data), _start(start), step, refit, levels, probabilities, abstain), output)
 
 
 @app.command()
@@ -160,9 +140,9 @@ def evaluate(
     """Every metric of a backtest: over all forecasts, by step and by series."""
     from itocast.data import frames
 
-    _use(threads)
+    use(threads)
     frames.check_name(output)
-    frames.write(_load(model).evaluate(_source(data), _start(start), step, refit), output)
+    frames.write(_load(model).evaluate(read(data), _start(start), step, refit), output)
 
 
 @app.command()
@@ -176,10 +156,33 @@ def doctor(
 
     from rich.console import Console
 
-    _use(threads)
+    use(threads)
     with Console(stderr=True).status("Forecasting, and trying what would help"):
-        diagnosis = _load(model).diagnose(_source(data), None if start is None else _start(start))
+        diagnosis = _load(model).diagnose(read(data), None if start is None else _start(start))
     print(dumps(diagnosis.to_dict(), indent=1) if json else diagnosis)
+
+
+@app.command()
+def report(
+    model: Model, data: Source,
+    output: Annotated[Path, typer.Option("--output", "-o", help="An .html file.")] = Path("report.html"),
+    start: Annotated[str | None, typer.Option(help="Share of the rows, or a time; by default the end of fit.")] = None,
+    beside: Annotated[list[Path] | None, typer.Option(help="A model to compare with; can be repeated.")] = None,
+    unit: Annotated[str, typer.Option(help="Unit of the target, such as 'vehicles per hour'.")] = "",
+    threads: Threads = 1,
+) -> None:  # fmt: skip
+    """Write a page about a model and a table: forecasts, calibration, scores, findings; one file, no network."""
+    from rich.console import Console
+
+    from itocast.report import check_name
+
+    use(threads)
+    check_name(output)
+    others = {str(folder): _load(folder) for folder in beside or []}
+    with Console(stderr=True).status("Forecasting, and looking at what happened"):
+        first = None if start is None else _start(start)
+        written = _load(model).report(read(data), output, first, others, unit)
+    print(f"Report: {written} ({written.stat().st_size / 1e6:.1f} MB)")
 
 
 @app.command()
@@ -187,9 +190,9 @@ def update(model: Model, data: Source, threads: Threads = 1) -> None:
     """Go on from a model with new rows, and write it in place."""
     from itocast.console import count
 
-    _use(threads)
+    use(threads)
     forecaster = _load(model)
-    history = forecaster.update(_source(data))
+    history = forecaster.update(read(data))
     forecaster.save(model)
     done = f"trained on for {count(len(history.epochs), 'epoch')}" if history.epochs else "too few new rows to train on"
     print(f"{model}: forecasts now start after the new rows; {done}")
@@ -201,9 +204,9 @@ def calibrate(
     threads: Threads = 1,
 ) -> None:  # fmt: skip
     """Exchange the calibration of a model, learned from the newest rows, and write it in place; nothing is trained."""
-    _use(threads)
+    use(threads)
     forecaster = _load(model)
-    forecaster.calibrate(_source(data), None if calibration == "none" else calibration, calibration_by)
+    forecaster.calibrate(read(data), None if calibration == "none" else calibration, calibration_by)
     forecaster.save(model)
     print(f"{model}: calibration {forecaster.fitted.calibration}")
 
@@ -211,9 +214,9 @@ def calibrate(
 @app.command()
 def observe(model: Model, data: Source, threads: Threads = 1) -> None:
     """Tell an adaptive calibration what happened in new rows, and write the model in place."""
-    _use(threads)
+    use(threads)
     forecaster = _load(model)
-    count = forecaster.observe(_source(data))
+    count = forecaster.observe(read(data))
     forecaster.save(model)
     print(f"{model}: forecasts now start after the new rows; calibration learned from {count:,} forecasts")
 
@@ -230,7 +233,7 @@ def export(
     """Write a model as an ONNX graph that runs without itocast, after comparing it with PyTorch."""
     from itocast.export import check_output, to_onnx
 
-    _use(threads)
+    use(threads)
     check_output(output)
     forecaster = _load(model)
     described = to_onnx(forecaster, output, _numbers("levels", levels))
@@ -248,11 +251,11 @@ def long(
     from itocast.data import frames, reading
 
     frames.check_name(output)
-    frames.write(reading.long(_source(data), time or None), output)
+    frames.write(reading.long(read(data), time or None), output)
 
 
 @datasets_app.command("list")
-def datasets_list(data_dir: DataDir = None) -> None:
+def datasetswords(data_dir: DataDir = None) -> None:
     """The names of all datasets, rows × columns, where they are, and what they are."""
     from itocast.data import sources
 
@@ -284,29 +287,10 @@ def datasets_get(name: Dataset, output: Output = "-", data_dir: DataDir = None) 
     frames.write(sources.load(name, data_dir), output)
 
 
-def _use(threads: int) -> None:
-    import torch
-
-    torch.set_num_threads(threads)
-
-
 def _load(folder: Path) -> Any:
     from itocast.forecaster import Forecaster
 
     return Forecaster.load(folder)
-
-
-def _source(source: str) -> Any:
-    """A path as it is: it is read in parts; standard input is read whole."""
-    if source != "-":
-        return source
-    from itocast.data.columns import open_frame
-
-    return open_frame(sys.stdin).to_native()
-
-
-def _list(text: str | None) -> list[str] | None:
-    return None if text is None else [word.strip() for word in text.split(",") if word.strip()]
 
 
 def _few(names: list[str]) -> str:
@@ -316,7 +300,7 @@ def _few(names: list[str]) -> str:
 
 def _numbers(option: str, text: str) -> list[float]:
     try:
-        return [float(word) for word in _list(text) or []]
+        return [float(word) for word in words(text) or []]
     except ValueError:
         raise ValueError(f"{option}={text!r}: expected numbers separated by commas") from None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Callable
 from functools import partial
@@ -87,6 +88,22 @@ class Config(Settings):
         except ValueError as error:
             raise ValueError(f"config={str(path)!r}: {error}" if path else str(error)) from None
 
+    def text(self) -> str:
+        """The text of a file from which `read` gives the same settings; those that are defaults are left out.
+
+        >>> print(Config(horizon=24, time=None, model={"encoder": {"hidden": 128}}).text())
+        horizon = 24
+        time = ""
+        <BLANKLINE>
+        [model.encoder]
+        hidden = 128
+        <BLANKLINE>
+        """
+        values = self.model_dump(mode="json", exclude_defaults=True)
+        values |= {name: "" for name in ("time", "id") if getattr(self, name) is None}
+        values |= {"calibration": "none"} if self.calibration is None else {}
+        return _toml(values).lstrip("\n")
+
     def forecaster(self) -> Forecaster:
         """A forecaster of these settings."""
         return Forecaster(
@@ -99,3 +116,15 @@ class Config(Settings):
     def columns(self) -> dict[str, Any]:
         """The arguments of `Forecaster.fit` that say which column is what."""
         return {name: getattr(self, name) for name in ("target", "time", "id", "past", "future", "static")}
+
+
+def _toml(values: dict[str, Any], table: str = "") -> str:
+    """A table of TOML and those inside it; a word or list of JSON is one of TOML too."""
+    plain = {name: value for name, value in values.items() if not isinstance(value, dict)}
+    for name, value in plain.items():
+        if value is None:
+            raise ValueError(f"{table}{name}=None: a settings file cannot hold it; give it a value, or leave it out")
+    lines = [f"{name} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in plain.items()]
+    head = f"\n[{table[:-1]}]\n" if table and plain else ""
+    inner = [_toml(value, f"{table}{name}.") for name, value in values.items() if isinstance(value, dict)]
+    return "".join([head, *lines, *inner]).replace("\x7f", "\\u007f")

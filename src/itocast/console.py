@@ -20,7 +20,7 @@ def count(number: int, thing: str) -> str:
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
-def report(forecaster: Forecaster, frame: Any, output: Path, data: str) -> None:
+def summary(forecaster: Forecaster, frame: Any, output: Path, data: str) -> None:
     """What was learned from, how it went, the scores of the newest rows, and what to do next."""
     fitted = forecaster.fitted
     prepared, history = fitted.preparation, fitted.history
@@ -51,7 +51,8 @@ def report(forecaster: Forecaster, frame: Any, output: Path, data: str) -> None:
     console.print(
         f"The newest {100 * prepared.data.validation:.0f} % of the rows: not trained on, but they chose the epoch and "
         f"the calibration. Next:\n  itocast predict {output}{ahead} -o forecast.csv\n"
-        f"  itocast backtest {output} {'DATA' if data == '-' else data} -o backtest.csv",
+        f"  itocast backtest {output} {'DATA' if data == '-' else data} -o backtest.csv\n"
+        f"  itocast report {output} {'DATA' if data == '-' else data} -o report.html",
         highlight=False, markup=False, soft_wrap=True,
     )  # fmt: skip
 

@@ -67,6 +67,10 @@ def run(
         console.print("Interrupted: what is finished follows.")
     console.print(scores_grid(results, source.unit))
     _write(folder, results, pd.to_datetime(frame[schema["time"]][cut:]).reset_index(drop=True), source.unit)
+    console.print("Writing the report …")
+    first, *others = results.items()
+    beside = {name: result.forecaster for name, result in others}
+    first[1].forecaster.report(frame, folder / "report.html", beside=beside, unit=source.unit)
     console.print(_where(folder, results), soft_wrap=True, markup=False)
     return results
 
@@ -132,4 +136,7 @@ def _figure(path: Path, figure: Figure) -> None:
 def _where(folder: Path, results: dict[str, Result]) -> str:
     names = [name.lower() for name in results]
     tables, models = ", ".join(f"{name}.csv" for name in names), ", ".join(f"{name}/" for name in names)
-    return f"Written to {folder}/: forecasts {tables}; plots calibration.png, week.png; models {models}."
+    return (
+        f"Written to {folder}/: report.html, to be opened in a browser; forecasts {tables}; plots calibration.png, "
+        f"week.png; models {models}."
+    )

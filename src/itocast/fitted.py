@@ -49,6 +49,12 @@ class Recipe:
     calibration_by: str | None  # "series", or a static column: a correction for each
     seed: int
     watch: Callable[[Model, Windows, Windows], dict[str, float]] | None = None  # notes of each epoch, on both parts
+    nested: bool = False  # a part of something longer, which has the bar and Ctrl-C
+
+    def settings(self, rows: int) -> Training:
+        """How to train on so many rows."""
+        chosen = self.training
+        return chosen if isinstance(chosen, Training) else Training.suited(rows, self.effort, **chosen)
 
 
 @dataclass
@@ -76,11 +82,11 @@ class Fitted:
         train = preparation.windows(table, until=cut)
         later = preparation.windows(table, after=cut, numbers=train.numbers)
         validation = later.thin(MOST)
-        training = _training(recipe, len(train))
+        training = recipe.settings(len(train))
         model = recipe.build(train.sizes, seed=recipe.seed)
         watch = recipe.watch
         noted = None if watch is None else lambda model: watch(model, train, validation)
-        history = fit(model, train, validation, training, recipe.seed, checkpoint, noted)
+        history = fit(model, train, validation, training, recipe.seed, checkpoint, noted, recipe.nested)
         independent = Dependence.none(recipe.horizon, len(table.columns.targets))
         last = context(table, preparation.window + recipe.horizon)
         support = support_of(table.y) if recipe.support == "auto" else recipe.support
@@ -199,7 +205,7 @@ class Fitted:
 
     def _train_on(self, train: Windows, validation: Windows) -> History:
         """A short run at a fifth of the learning rate, undone if it does not help."""
-        settings = _training(self.recipe, len(train))
+        settings = self.recipe.settings(len(train))
         short = {name: -(-getattr(settings, name) // 5) for name in ("epochs", "matching")}
         short["learning_rate"] = settings.learning_rate / 5
         before, weights = nll(self.model, validation), {k: v.clone() for k, v in self.model.state_dict().items()}
@@ -289,11 +295,6 @@ class Fitted:
         doubt = Doubt(**parts["doubt"], series=manifest["doubt"])
         last = {name: manifest[name] for name in ("groups", "held", "support", "outcomes")}
         return cls(recipe, preparation, model.eval(), history, calibrator, dependence, context, doubt, **last)
-
-
-def _training(recipe: Recipe, rows: int) -> Training:
-    chosen = recipe.training
-    return chosen if isinstance(chosen, Training) else Training.suited(rows, recipe.effort, **chosen)
 
 
 def _kind(model: Model) -> str:

@@ -126,24 +126,25 @@ class Forecast:
     @property
     def path_means(self) -> Tensor:
         """The mean of each path, (paths, rows, horizon, targets)."""
-        return (self.log_weights.exp() * self.moments()[0]).sum(-1)
+        return (self.log_weights.exp() * self.moments()[0]).contiguous().sum(-1)
 
     @property
     def mean(self) -> Tensor:
         """The mean of the law, (rows, horizon, targets)."""
-        return self.path_means.mean(0)
+        return paths_last(self.path_means).mean(-1)
 
     @property
     def aleatoric(self) -> Tensor:
         """Mean over the paths of the variance within a path: the noise in the data."""
         (means, variances), weights = self.moments(), self.log_weights.exp()
-        path_means = (weights * means).sum(-1, keepdim=True)
-        return (weights * (variances + (means - path_means).square())).sum(-1).mean(0)
+        path_means = (weights * means).contiguous().sum(-1, keepdim=True)
+        return paths_last((weights * (variances + (means - path_means).square())).contiguous().sum(-1)).mean(-1)
 
     @property
     def epistemic(self) -> Tensor:
         """Variance over the paths of the path's mean: what the model does not know."""
-        return self.path_means.var(0, correction=0)
+        means = paths_last(self.path_means)
+        return (means - means.mean(-1, keepdim=True)).square().mean(-1)
 
     @property
     def variance(self) -> Tensor:
@@ -262,6 +263,11 @@ def central(level: float) -> tuple[float, float]:
     if not (isinstance(level, Real) and 1 <= level < 100):
         raise ValueError(f"level={level!r}: expected a percentage from 1 to below 100, such as 95")
     return (100 - level) / 200, (100 + level) / 200
+
+
+def paths_last(values: Tensor) -> Tensor:
+    """The first axis behind the others, in memory too: so a sum over it rounds alike, however many rows there are."""
+    return values.movedim(0, -1).contiguous()
 
 
 def as_tensor(name: str, value: Any) -> Tensor:

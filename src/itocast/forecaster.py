@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import torch
@@ -30,6 +31,9 @@ from itocast.forecast import Forecast
 from itocast.metrics import Scored
 from itocast.models import MODELS, Model
 from itocast.training import EFFORTS, History, Training
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 CHUNK = 4000  # forecasts of one step and target whose laws are in memory at once
 
@@ -109,6 +113,16 @@ class Forecaster:
         `static` ones are the same in all rows of a series. `checkpoint` is a file from which a run that was cut short
         goes on.
         """
+        table = self._table(df, target, time, id, past, future, static)
+        self._kind = frames.kind_of(df)
+        self._fitted = Fitted.train(table, self.recipe, checkpoint)
+        return self
+
+    def _table(
+        self, df: Any, target: str | Sequence[str], time: str | None, id: str | None, past: Sequence[str],
+        future: Sequence[str], static: Sequence[str],
+    ) -> Table:  # fmt: skip
+        """All observed rows to learn from, checked; the arguments are those of `fit`."""
         source = open_source(df)
         groups = {"past": past, "future": future, "static": static}
         names = {name: column_names(name, value) for name, value in groups.items()}
@@ -130,11 +144,9 @@ class Forecaster:
                 f"time names column 'ds', which is not in the table: its columns are {', '.join(source.columns)}; "
                 "pass time=, or time=None to take rows in their order"
             )
-        self._kind = frames.kind_of(df)
         data = self.recipe.data
         table = read_table(source, columns, freq=data.freq, repeated=data.repeated, gaps=data.gaps)
-        self._fitted = Fitted.train(self._checked(table)[0], self.recipe, checkpoint)
-        return self
+        return self._checked(table)[0]
 
     def predict(
         self, df: Any = None, level: float | Sequence[float] = (80, 95), quantiles: float | Sequence[float] = (),
@@ -184,6 +196,24 @@ class Forecaster:
                 yield columns | _marks(self.fitted, windows, columns, rate)
             else:
                 yield self._paths(windows, columns, paths, rate)
+
+    def predict_joined(
+        self, df: Any, id: str, labels: np.ndarray, level: Sequence[float], quantiles: Sequence[float]
+    ) -> results.Frame:
+        """The columns of `predict` for the series of several tables that were put into one, each read by itself.
+
+        The column `id` numbers the series of `df` in order of appearance; `labels` tell them apart, and the `name` of
+        a label is what its series is called in its own table.
+        """
+        levels, shares = self._levels(level), probabilities("quantiles", quantiles)
+        fitted = self.fitted.preparation
+        columns = fitted.columns.model_copy(update={"id": id})
+        known = {label: fitted.scales[label.name] for label in labels if label.name in fitted.scales}
+        read = self._like_training(df, columns, "fill" if fitted.regular else "keep")
+        table, later = self._checked(replace(read, ids=labels))
+        preparation = replace(fitted, scales=known).meeting(table)
+        windows, table = preparation.ahead(table, later if columns.future else None)
+        return results.index(table, windows) | results.summary(_laws(self.fitted, windows), levels, shares)
 
     def predict_distribution(self, df: Any = None, future: Any = None) -> Forecast:
         """The laws behind `predict`: one row a series, all steps and targets."""
@@ -243,6 +273,36 @@ class Forecaster:
         """
         table = self._read(df)[0]
         return diagnose(self.fitted, table, None if start is None else self._instant(table, start))
+
+    def report(
+        self, df: Any, path: str | Path, start: Any = None, beside: dict[str, Forecaster] | None = None, unit: str = ""
+    ) -> Path:
+        """Write a page about this model and a table, one HTML file that needs no network; returns its path.
+
+        Tested are the rows that `diagnose` looks at, from `start` on if it is given. `beside` are other forecasters,
+        scored on the same rows under their names; `unit` is that of the targets.
+        """
+        from itocast import report
+
+        report.check_name(path)
+        table, later = self._read(df)
+        begin = None if start is None else self._instant(table, start)
+        others = {name: (other.fitted, other._read(df)[0]) for name, other in (beside or {}).items()}
+        return report.write(path, report.figures(self.fitted, table, later, begin, others, unit))
+
+    def plot(
+        self, df: Any = None, series: Any = None, target: str | None = None, rows: int | None = None,
+        paths: int | None = None, future: Any = None, unit: str = "", ax: Axes | None = None,
+    ) -> Axes:  # fmt: skip
+        """The last rows of a series and the forecast of its next steps, on matplotlib axes that are given or made.
+
+        `series` and `target` are the first ones unless named; with `paths` so many sampled courses are drawn instead of
+        intervals. `df` and `future` are as in `predict`.
+        """
+        from itocast import plots
+
+        [(windows, table)] = self._ahead(df, future, whole=True)
+        return plots.plot_ahead(self.fitted, table, windows, series, target, rows, paths, unit, ax)
 
     def update(self, df: Any) -> History:
         """Go on from the fitted state with new rows: forecasts then start after them.

@@ -19,7 +19,7 @@ class Walk(Function):
     """
 
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: Any, z: Tensor, weight: Tensor, bias: Tensor, gain: Tensor, noise: Tensor, dt: float
     ) -> tuple[Tensor, Tensor]:
         states, fields, dim = [z], [], z.shape[-1]
@@ -35,8 +35,8 @@ class Walk(Function):
         return z, end
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
-    def backward(ctx: Any, grad: Tensor, grad_end: Tensor) -> Any:  # type: ignore[override]
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor, grad_end: Tensor) -> Any:
         weight, gain, noise, end, *saved = ctx.saved_tensors
         states, fields = saved[: len(noise) + 1], saved[len(noise) + 1 :]
         dim, dt = end.shape[-1], ctx.dt
@@ -46,7 +46,8 @@ class Walk(Function):
         grad = grad + (inner @ weight[dim:]).view_as(grad)
         for state, both, normal in zip(reversed(states[:-1]), reversed(fields), reversed(noise), strict=True):
             driven = grad * normal
-            to_gain += torch.dot(driven.flatten(), both[..., dim:].flatten())
+            if ctx.needs_input_grad[3]:
+                to_gain += torch.dot(driven.flatten(), both[..., dim:].flatten())
             inner = _through_tanh(torch.cat([grad * dt, driven * gain], -1), both)
             to_weight.addmm_(inner.T, state.reshape(-1, dim))
             to_bias += inner.sum(0)
@@ -70,7 +71,7 @@ class MixtureLogDensity(Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, means: Tensor, log_variances: Tensor, log_weights: Tensor, y: Tensor) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, means: Tensor, log_variances: Tensor, log_weights: Tensor, y: Tensor) -> Tensor:
         error = y[..., None] - means
         precision = (-log_variances).exp_()
         square = error.square().mul_(precision)
@@ -80,8 +81,8 @@ class MixtureLogDensity(Function):
         return total.mean() - math.log(len(means)) - 0.5 * math.log(2 * math.pi)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
-    def backward(ctx: Any, grad: Tensor) -> Any:  # type: ignore[override]
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Any:
         share, pull, square = ctx.saved_tensors
         share = share * (grad / share[0, ..., 0].numel())
         return share * pull, (square - 1).mul_(0.5).mul_(share), share, None

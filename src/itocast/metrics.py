@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -167,9 +168,36 @@ def observed_coverage(u: Tensor, sided: Sided = "two") -> Tensor:
     return torch.searchsorted(needed.sort().values, LEVELS, right=True) / len(u)
 
 
-def _inside(u: Tensor, level: float) -> float:
+def inside(u: Tensor, level: float) -> Tensor:
+    """Which outcomes the central interval of `level` percent holds, from the cdf at the outcomes."""
     low, high = central(level)
-    return ((u >= low) & (u <= high)).double().mean().item()
+    return (u >= low) & (u <= high)
+
+
+def between(outside: float) -> float:
+    """The number of deviations within which all but a share of a normal law lies.
+
+    >>> round(between(0.05), 2)
+    1.96
+    """
+    return -float(torch.special.ndtri(torch.tensor(outside / 2, dtype=torch.float64)))
+
+
+def chance_band(p: Any, forecasts: int, inflation: Any = 1.0, chance: float = 0.05) -> tuple[np.ndarray, np.ndarray]:
+    """Between which shares an observed one lies, but for a share `chance` of the time, if it should be p.
+
+    `inflation` is how many times the variance of a share among independent outcomes its variance is.
+
+    >>> [round(float(bound), 3) for bound in chance_band(0.9, forecasts=1000)]
+    [0.881, 0.919]
+    """
+    p = np.asarray(p)
+    half = between(chance) * np.sqrt(inflation * p * (1 - p) / max(forecasts, 1))
+    return np.clip(p - half, 0, 1), np.clip(p + half, 0, 1)
+
+
+def _inside(u: Tensor, level: float) -> float:
+    return inside(u, level).double().mean().item()
 
 
 def cwce_of(u: Tensor, sided: Sided = "two") -> float:

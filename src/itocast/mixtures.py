@@ -11,16 +11,24 @@ from torch import Tensor
 def cdf(y: Tensor, means: Tensor, deviations: Tensor, weights: Tensor) -> Tensor:
     """The mixture's cdf at y (points, levels), exact in the lower tail too."""
     standard = (means[:, None, :] - y[:, :, None]).div_((deviations * math.sqrt(2))[:, None, :])
-    return 0.5 * torch.bmm(standard.erfc_(), weights[:, :, None])[:, :, 0]
+    return 0.5 * _total(standard.erfc_(), weights)
 
 
 def cdf_and_density(y: Tensor, means: Tensor, deviations: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
     """Both at y (points, levels), from one standardisation."""
     standard = (y[:, :, None] - means[:, None, :]).div_((deviations * math.sqrt(2))[:, None, :])
-    reached = 0.5 + 0.5 * torch.bmm(standard.erf(), weights[:, :, None])[:, :, 0]
+    reached = 0.5 + 0.5 * _total(standard.erf(), weights)
     heights = weights / deviations / math.sqrt(2 * math.pi)
     powers = standard.square_().neg_().clamp_(min=-85)  # smaller numbers would take ten times as long
-    return reached, torch.bmm(powers.exp_(), heights[:, :, None])[:, :, 0]
+    return reached, _total(powers.exp_(), heights)
+
+
+def _total(values: Tensor, weights: Tensor) -> Tensor:
+    """Weighted sums over components of values (points, levels, components), which are overwritten.
+
+    Not by a matrix product: that rounds a point in one way or another by how many points there are.
+    """
+    return values.mul_(weights[:, None, :]).sum(-1)
 
 
 def quantile(levels: Tensor, means: Tensor, deviations: Tensor, weights: Tensor) -> Tensor:
@@ -68,7 +76,7 @@ def table(levels: Tensor, means: Tensor, deviations: Tensor, weights: Tensor) ->
     grid, levels = low + (high - low) * torch.linspace(0, 1, 64), levels.float()
     for _ in range(2):
         standard = (grid[:, :, None] - mixture[0][:, None, :]).div_(mixture[1][:, None, :] * math.sqrt(2))
-        reached = (0.5 + 0.5 * torch.bmm(standard.erf_(), mixture[2][:, :, None])[:, :, 0]).cummax(1).values
+        reached = (0.5 + 0.5 * _total(standard.erf_(), mixture[2])).cummax(1).values
         grid = torch.cat([low, _between(levels[::2], grid, reached), high], 1)
     reached, density = cdf_and_density(grid, *mixture)
     y, left, right = _look_up(levels, grid, reached.cummax(1).values, density)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import groupby
 from typing import Any
@@ -15,7 +15,7 @@ from torch.optim.adamw import adamw
 from itocast.models.base import Model
 from itocast.spectral import SpectralNorm
 
-RULES = {"adamw": adamw, "adam": adam}
+RULES: dict[str, Callable[..., None]] = {"adamw": adamw, "adam": adam}
 WAYS: dict[str, Any] = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "amsgrad": False, "maximize": False, "fused": True}
 
 
@@ -45,7 +45,8 @@ class Optimiser:
         sizes = [parameter.numel() for parameter in learned]
         self.weights = torch.cat([parameter.detach().flatten() for parameter in learned])
         self.gradient = torch.zeros_like(self.weights)
-        for parameter, weight, gradient in zip(learned, *(v.split(sizes) for v in (self.weights, self.gradient))):
+        views = (vector.split(sizes) for vector in (self.weights, self.gradient))
+        for parameter, weight, gradient in zip(learned, *views, strict=True):
             parameter.data, parameter.grad = weight.view_as(parameter), gradient.view_as(parameter)
         self.parts = self.gradient.split([sum(p.numel() for p in part) for part in parts])
         names = {id(parameter): name for name, parameter in model.named_parameters()}

@@ -40,6 +40,8 @@ class Settings(BaseModel):
 
 def _explain(settings: type[BaseModel], error: Any) -> str:
     *parents, name = error["loc"] or ("",)
+    if isinstance(name, int) and parents:  # an element of a list
+        name = parents.pop()
     for parent in parents:
         field = settings.model_fields.get(str(parent))
         inner = getattr(field.annotation, "__args__", (field.annotation,)) if field else ()

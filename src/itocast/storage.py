@@ -41,7 +41,7 @@ def save(folder: str | Path, settings: dict[str, Any], weights: dict[str, Tensor
     manifest = {
         "format": "itocast",
         "schema": SCHEMA,
-        "versions": {"itocast": version("itocast"), "torch": torch.__version__, "python": platform.python_version()},
+        "versions": versions(),
         "weights": {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)},
         **settings,
     }
@@ -49,6 +49,11 @@ def save(folder: str | Path, settings: dict[str, Any], weights: dict[str, Tensor
     write_bytes(folder / NEXT, content)
     write_bytes(folder / MANIFEST, json.dumps(manifest, indent=1).encode())
     os.replace(folder / NEXT, folder / WEIGHTS)
+
+
+def versions() -> dict[str, str]:
+    """Of what a model and its figures depend on."""
+    return {"itocast": version("itocast"), "torch": torch.__version__, "python": platform.python_version()}
 
 
 def pack(settings: Any, name: str, weights: dict[str, Tensor]) -> Any:

@@ -32,6 +32,7 @@ EFFORTS = {"fast": (250, 8e-3), "balanced": (900, 4e-3), "best": (3000, 2e-3)}  
 GATHERED = 4096  # rows of several batches that are gathered at once
 MANY = 20_000  # rows from which on a run grows with them, as their square root
 MATCHING_RATE = 0.1  # the learning rate of matching, as a share of the highest before
+TILE = 8  # rows of a prediction are a multiple of it
 TOLERANCE = 1.005  # how many times the CRPS from before matching a matched law may have
 
 
@@ -137,13 +138,14 @@ class TrainingError(ArithmeticError):
 def fit(
     model: Model, train: Batches, validation: Batches, settings: Training = Training(), seed: int = 0,
     checkpoint: str | Path | None = None, watch: Callable[[Model], dict[str, float]] | None = None,
+    nested: bool = False,
 ) -> History:  # fmt: skip
     """Train a model in place and leave it with the weights whose validation law was best; see `History.best`.
 
     With `checkpoint` the run is written there after every epoch; a run that was killed goes on from it and ends with
     the same weights as one that was not. Ctrl-C ends the run and keeps the best weights so far; so does a loss that is
     not finite, with a warning. The numbers drawn in an epoch depend on the seed and the epoch alone. What `watch` says
-    of the model after an epoch is kept in the history.
+    of the model after an epoch is kept in the history. A `nested` run shows no bar and leaves Ctrl-C to its caller.
     """
     history = History(settings=settings.model_dump())
     model.prepare(train)
@@ -155,7 +157,7 @@ def fit(
     if checkpoint and Path(checkpoint).exists():
         history, best = _resume(Path(checkpoint), run, model, optimiser)
     try:
-        with _progress(settings.epochs + settings.matching, len(history.epochs)) as report:
+        with _progress(settings.epochs + settings.matching, len(history.epochs), nested) as report:
             while (phase := _phase(history, settings)) != "over":
                 if phase == "matching" and history.before is None:
                     model.load_state_dict(best)
@@ -181,7 +183,7 @@ def fit(
             if (history.before or len(history.epochs)) < settings.epochs:
                 history.stopped = "early"
     except (KeyboardInterrupt, TrainingError) as stop:
-        if not history.epochs:
+        if not history.epochs or (nested and isinstance(stop, KeyboardInterrupt)):
             raise
         history.stopped = "interrupted" if isinstance(stop, KeyboardInterrupt) else "diverged"
         if history.stopped == "diverged":
@@ -194,7 +196,7 @@ def fit(
 
 
 def predict(model: Model, rows: Batches, paths: int | None = None, seed: int = 0, batch_size: int = 256) -> Forecast:
-    """The law of every row, in the model's scale. Paths are shared by all rows: the batch size changes nothing."""
+    """The law of every row, in the model's scale. Paths are shared by all rows: the batch size changes no digit."""
     starts = range(0, len(rows), batch_size)
     batches = (rows.batch(slice(start, start + batch_size))[0] for start in starts)
     return Forecast.cat([predict_batch(model, x, paths, seed) for x in batches])
@@ -202,10 +204,16 @@ def predict(model: Model, rows: Batches, paths: int | None = None, seed: int = 0
 
 @torch.no_grad()
 def predict_batch(model: Model, x: Inputs, paths: int | None = None, seed: int = 0) -> Forecast:
-    """The law of the rows of one batch, over the model's own number of paths if none is given."""
+    """The law of the rows of one batch, over the model's own number of paths if none is given.
+
+    Few rows take other ways through matrix products than many, and round otherwise: they are filled up to `TILE`.
+    """
     if paths is not None and paths < 1:
         raise ValueError(f"paths={paths}: expected at least 1")
-    return model.eval()(x, paths or model.paths, Noise(seed, shared=True))
+    rows = len(x.lags)
+    filled = Inputs(*(torch.cat([part, part[-1:].expand(-rows % TILE, *part.shape[1:])]) for part in x))
+    law = model.eval()(filled, paths or model.paths, Noise(seed, shared=True))
+    return law if len(law) == rows else law[:rows]
 
 
 @torch.no_grad()
@@ -308,9 +316,7 @@ def _fingerprint(model: Model, settings: Training, seed: int, *parts: Batches) -
     }
 
 
-def _save(
-    path: Path, run: dict[str, Any], model: Model, optimiser: Optimiser, history: History, best: Weights
-) -> None:
+def _save(path: Path, run: dict[str, Any], model: Model, optimiser: Optimiser, history: History, best: Weights) -> None:
     groups = {"model": _copy(model), "best": best, "optimiser": optimiser.tensors()}
     tensors = {f"{group}/{name}": tensor for group, part in groups.items() for name, tensor in part.items()}
     write_checkpoint(path, tensors, {"run": run, "history": asdict(history)})
@@ -334,7 +340,7 @@ def _resume(path: Path, run: dict[str, Any], model: Model, optimiser: Optimiser)
 
 
 @contextmanager
-def _progress(epochs: int, done: int) -> Iterator[Any]:
+def _progress(epochs: int, done: int, nested: bool) -> Iterator[Any]:
     """A bar on standard error that is shown in a terminal alone; yields what reports an epoch."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -347,7 +353,7 @@ def _progress(epochs: int, done: int) -> Iterator[Any]:
         TextColumn("{task.fields[loss]}"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+    with Progress(*columns, console=console, disable=nested or not console.is_terminal) as bar:
         task = bar.add_task("training", total=epochs, completed=done, loss="")
 
         def report(history: History) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -71,13 +72,13 @@ class Clock:
             raise ValueError(f"freq={freq!r}: expected {kind}") from None
         return cls(text, dates, zone)
 
-    @property
+    @cached_property
     def offset(self) -> pd.DateOffset:
         if self.freq.endswith(" months"):
             return pd.DateOffset(months=int(self.freq.split()[0]))
         return pd.tseries.frequencies.to_offset(self.freq)  # type: ignore[return-value]
 
-    @property
+    @cached_property
     def step(self) -> float:
         """The length of a step in the unit of instants; a mean for steps of the calendar."""
         if not self.dates:

@@ -21,6 +21,7 @@ from itocast.data.table import Columns, Table
 
 Repeated = Literal["error", "first", "last", "mean", "keep"]
 Gaps = Literal["auto", "fill", "keep"]
+MOST_FILLED = 1_000_000  # rows that may be put in for missing times, or 20 for each that is there if that is more
 
 
 def read_table(
@@ -239,16 +240,10 @@ def settle_repeated(table: Table, repeated: Repeated, order: np.ndarray) -> Tabl
 
 def settle_gaps(table: Table, gaps: Gaps) -> Table:
     """Put rows on a grid of equal steps, those that were missing without targets."""
-    counts = _whole_steps(table)
-    if counts is None and gaps == "fill":
-        raise ValueError(
-            f"gaps='fill' needs times that lie whole steps of freq={table.clock.freq!r} apart within a series: "
-            "pass gaps='keep', or the freq"
-        )
-    missing = 0 if counts is None else int((counts - 1).sum())
-    if counts is None or gaps == "keep" or (gaps == "auto" and missing > 0.2 * len(table)):
+    counts = check_gaps(table, gaps)
+    if counts is None:
         return table
-    if not missing:
+    if not (counts > 1).any():
         return replace(table, regular=True)
     place = np.concatenate([[0], np.cumsum(counts)])  # where each row goes
     total = int(place[-1]) + 1
@@ -264,6 +259,25 @@ def settle_gaps(table: Table, gaps: Gaps) -> Table:
         values[name] = new
     starts = np.append(place[table.starts[:-1]], total)
     return replace(table, starts=starts, times=times, values=values, regular=True)
+
+
+def check_gaps(table: Table, gaps: Gaps) -> np.ndarray | None:
+    """How many steps lie between a row and the next, if missing times are to become rows; refuses what cannot."""
+    counts = _whole_steps(table)
+    if counts is None and gaps == "fill":
+        raise ValueError(
+            f"gaps='fill' needs times that lie whole steps of freq={table.clock.freq!r} apart within a series: "
+            "pass gaps='keep', or the freq"
+        )
+    missing = 0 if counts is None else int((counts - 1).sum())
+    if counts is None or gaps == "keep" or (gaps == "auto" and missing > 0.2 * len(table)):
+        return None
+    if missing > max(MOST_FILLED, 20 * len(table)):
+        raise ValueError(
+            f"gaps between times would be filled with {missing:,} rows, for {len(table):,} that are there: "
+            f"look for times far from the others, or for a step other than freq={table.clock.freq!r}"
+        )
+    return counts
 
 
 def _whole_steps(table: Table) -> np.ndarray | None:

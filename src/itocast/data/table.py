@@ -105,7 +105,7 @@ class Table:
         rows = rows[~np.append(same, False)]
         return replace(
             self,
-            ids=_labels(list(order)),
+            ids=objects(list(order)),
             starts=np.concatenate([[0], np.cumsum(np.bincount(series[rows], minlength=len(order)))]),
             times=times[rows],
             values={name: np.concatenate([self.values[name], other.values[name]])[rows] for name in self.values},
@@ -151,7 +151,8 @@ def _future_rows(table: Table, future: Table, ahead: np.ndarray) -> tuple[np.nda
     return rows.reshape(-1), future.times[rows]
 
 
-def _labels(labels: list[Any]) -> np.ndarray:
+def objects(labels: list[Any]) -> np.ndarray:
+    """A list as an array of objects, whatever they are."""
     out = np.empty(len(labels), object)
     out[:] = labels
     return out

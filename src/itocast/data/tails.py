@@ -10,7 +10,7 @@ import numpy as np
 from itocast.data.columns import NotInParts
 from itocast.data.parts import Parts, Survey, counted, survey
 from itocast.data.preparation import Preparation
-from itocast.data.reading import Rows, check_static, in_parts, settle_gaps, settle_repeated
+from itocast.data.reading import Gaps, Rows, check_gaps, check_static, in_parts, settle_gaps, settle_repeated
 from itocast.data.series import last_seen
 from itocast.data.table import Table
 
@@ -39,6 +39,7 @@ class Tails:
 
     def __init__(self, parts: Parts, like: Preparation, check: Callable[[Table], object]) -> None:
         self.parts, self.like, self.check = parts, like, check
+        self.gaps: Gaps = "fill" if like.regular else "keep"
         self.known: Survey = survey(parts, like.columns, like.categories)
 
     def __len__(self) -> int:
@@ -51,13 +52,13 @@ class Tails:
             with counted(first):
                 held = self._append(held, rows, first)
                 check_static(held.table)
-                self._settled(held)
+                check_gaps(self._once(held), self.gaps)
             open_ = np.flatnonzero(self.known.last >= first + len(rows.times))
             done = int(open_[0]) if len(open_) else len(self)
             while done - given >= size or given < done == len(self):
                 given = min(given + size, len(self))
                 ready = held.table.series < np.searchsorted(held.numbers, given)
-                yield self._settled(held.take(ready))
+                yield settle_gaps(self._once(held.take(ready)), self.gaps)
                 held = held.take(~ready)
             held = held.take(self._needed(held.table))
 
@@ -84,10 +85,9 @@ class Tails:
         self.check(table)
         return Held(table, numbers, places[order])
 
-    def _settled(self, held: Held) -> Table:
-        """Repeated and missing times as in training; what cannot be so is refused."""
-        table = settle_repeated(held.table, self.like.data.repeated, held.places)
-        return settle_gaps(table, "fill" if self.like.regular else "keep")
+    def _once(self, held: Held) -> Table:
+        """Repeated times as in training, or refused."""
+        return settle_repeated(held.table, self.like.data.repeated, held.places)
 
     def _needed(self, table: Table) -> np.ndarray:
         """Which rows a forecast from the end of each series reads, or may read once more rows have come."""

@@ -124,9 +124,10 @@ class Windows:
 
     def levels(self, index: Tensor | slice = slice(None)) -> tuple[Tensor, Tensor]:
         """Mean and spread of the targets in each window, in the scale of the targets, (windows, 1, targets)."""
-        values = self.numbers.last[self.back(index)]
-        mean = values.mean(1, keepdim=True)
-        return mean, ((values - mean).square().mean(1, keepdim=True) + SPREAD**2).sqrt()
+        values = self.numbers.last[self.back(index)].mT.contiguous()  # (windows, targets, window)
+        mean = values.mean(-1, keepdim=True)
+        spread = ((values - mean).square().mean(-1, keepdim=True) + SPREAD**2).sqrt()
+        return mean.mT, spread.mT
 
     def batch(self, index: Tensor | slice) -> tuple[Inputs, Tensor]:
         """What the model reads, and the targets (rows, horizon, targets) in the scale of the model, nan if missing."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itocast.doctor.diagnosis import Diagnosis, diagnose
+from itocast.doctor.diagnosis import Diagnosis, Examined, diagnose, examine, judge
 from itocast.doctor.faults import Finding
 
-__all__ = ["Diagnosis", "Finding", "diagnose"]
+__all__ = ["Diagnosis", "Examined", "Finding", "diagnose", "examine", "judge"]

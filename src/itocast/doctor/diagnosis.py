@@ -85,8 +85,20 @@ def _percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
-def diagnose(fitted: Fitted, table: Table, start: int | None = None) -> Diagnosis:
-    """Look at the forecasts of rows after `start`; by default those after training, or else those held out from it."""
+@dataclass(frozen=True)
+class Examined:
+    """Forecasts of rows that were not trained on, beside what happened."""
+
+    rows: str  # which they are
+    all: Windows
+    windows: Windows  # at most MOST forecasts of them, of cutoffs that are evenly spaced
+    law: Forecast
+    evidence: Evidence
+    held: Windows | None  # those that were held out from training
+
+
+def examine(fitted: Fitted, table: Table, start: int | None = None) -> Examined:
+    """Forecast the rows after `start`; by default those after training, or else those held out from it."""
     held, new = _parts(fitted, table, start)
     looked, rows = new, "rows after training" if start is None else "rows after start"
     if start is None and held is not None and (new is None or len(new) < ENOUGH):
@@ -96,13 +108,28 @@ def diagnose(fitted: Fitted, table: Table, start: int | None = None) -> Diagnosi
             "the table has no outcomes to look at: pass the rows of training, or newer ones after at least one that is "
             "forecast from"
         )
-    looked = looked.thin(max(1, MOST // (looked.horizon * len(table.columns.targets))))
-    evidence = _evidence(fitted, table, looked)
-    tried, helpful = trials.run(fitted, held or looked)
+    thin = looked.thin(max(1, MOST // (looked.horizon * len(table.columns.targets))))
+    law = Forecast.cat([fitted.law(part) for part in thin.chunks(2000)])
+    series = table.series[thin.origins.numpy()]
+    names = {"series": [str(label) for label in table.ids.tolist()], "target": list(table.columns.targets)}
+    times = table.times[thin.steps().numpy()]
+    evidence = Evidence.of(law, thin.actuals(), times, series, table.clock, names)
+    return Examined(rows, looked, thin, law, evidence, held)
+
+
+def diagnose(fitted: Fitted, table: Table, start: int | None = None) -> Diagnosis:
+    """Look at the forecasts that `examine` makes."""
+    return judge(fitted, examine(fitted, table, start))
+
+
+def judge(fitted: Fitted, examined: Examined) -> Diagnosis:
+    """What is wrong with forecasts, and what would help."""
+    evidence = examined.evidence
+    tried, helpful = trials.run(fitted, examined.held or examined.windows)
     findings = sorted([*find(evidence), *helpful], key=lambda finding: -finding.severity)[:FINDINGS]
     findings = [replace(finding, remedy=remedy(finding, fitted, tried)) for finding in findings]
     return Diagnosis(
-        rows, len(evidence), {str(level): evidence.coverage(level) for level in LEVELS},
+        examined.rows, len(evidence), {str(level): evidence.coverage(level) for level in LEVELS},
         {name: evidence.table(name) for name in evidence.factors}, findings, tried,
     )  # fmt: skip
 
@@ -120,11 +147,3 @@ def _parts(fitted: Fitted, table: Table, start: int | None) -> tuple[Windows | N
             return None
 
     return between(fitted.held, end), between(end if start is None else start, None)
-
-
-def _evidence(fitted: Fitted, table: Table, windows: Windows) -> Evidence:
-    rows = windows.steps().numpy()
-    series = table.series[windows.origins.numpy()]
-    names = {"series": [str(label) for label in table.ids.tolist()], "target": list(table.columns.targets)}
-    law = Forecast.cat([fitted.law(part) for part in windows.chunks(2000)])
-    return Evidence.of(law, windows.actuals(), table.times[rows], series, table.clock, names)

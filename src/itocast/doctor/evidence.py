@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,6 +10,7 @@ import torch
 
 from itocast.data.clock import DAY, Clock
 from itocast.forecast import Forecast
+from itocast.metrics import between, chance_band
 
 LEVELS = (50, 80, 90, 95, 99)
 BLOCKS = 50  # of time, whose differences tell how far from independent the outcomes are
@@ -40,6 +40,7 @@ class Evidence:
     error: np.ndarray
     deviation: np.ndarray
     epistemic: np.ndarray  # share of the variance
+    order: np.ndarray  # the place of each among the known outcomes of the law, by row, step and target
     block: np.ndarray
     factors: dict[str, Factor]
 
@@ -73,13 +74,13 @@ class Evidence:
             "time": _periods(clock, time),
         }
         factors = {name: factor for name, factor in factors.items() if len(np.unique(factor.codes)) > 1}
-        return cls(**numbers, block=rank * BLOCKS // max(len(rank), 1), factors=factors)
+        return cls(**numbers, order=order, block=rank * BLOCKS // max(len(rank), 1), factors=factors)
 
     def __len__(self) -> int:
         return len(self.score)
 
     def __getitem__(self, rows: Any) -> Evidence:
-        columns = ("score", "error", "deviation", "epistemic", "block")
+        columns = ("score", "error", "deviation", "epistemic", "order", "block")
         factors = {name: factor[rows] for name, factor in self.factors.items()}
         return Evidence(**{name: getattr(self, name)[rows] for name in columns}, factors=factors)
 
@@ -93,18 +94,21 @@ class Evidence:
         From the differences between neighbouring blocks of time, so that a slow change does not count as noise.
         """
         counts = np.bincount(self.block, minlength=BLOCKS)
-        if len(self) < 2 * BLOCKS or not 0 < hits.mean() < 1:
-            return 1.0
         there = counts > 0
+        if len(self) < 2 * BLOCKS or there.sum() < 2 or not 0 < hits.mean() < 1:
+            return 1.0
         shares = np.bincount(self.block, hits, minlength=BLOCKS)[there] / counts[there]
         between = 0.5 * np.square(np.diff(shares)).mean()
         return max(1.0, float(between * counts[there].mean() / (hits.mean() * (1 - hits.mean()))))
 
+    def share(self, hits: np.ndarray, p: float, chance: float) -> dict[str, float]:
+        """Observed share, and the band in which it lies but for a share `chance` of the time if it should be p."""
+        low, high = chance_band(p, len(self), self.inflation(hits), chance)
+        return {"observed": float(hits.mean()), "low": float(low), "high": float(high)}
+
     def coverage(self, level: float) -> dict[str, float]:
         """Observed share, and the band in which it lies 99 % of the time if the interval is right."""
-        hits, p = self.inside(level), level / 100
-        half = 2.576 * math.sqrt(self.inflation(hits) * p * (1 - p) / max(len(self), 1))
-        return {"observed": float(hits.mean()), "low": max(0.0, p - half), "high": min(1.0, p + half)}
+        return self.share(self.inside(level), level / 100, chance=0.01)
 
     def table(self, name: str, level: float = 90) -> list[dict[str, Any]]:
         """Coverage in each part of a factor."""
@@ -119,15 +123,6 @@ class Evidence:
 def stretch(score: np.ndarray, level: float) -> float:
     """By how much the central interval of a level must be stretched to hold its share."""
     return float(np.quantile(np.abs(score), level / 100) / between(1 - level / 100))
-
-
-def between(outside: float) -> float:
-    """The number of deviations within which all but a share of a normal law lies.
-
-    >>> round(between(0.05), 2)
-    1.96
-    """
-    return -float(torch.special.ndtri(torch.tensor(outside / 2, dtype=torch.float64)))
 
 
 def _scores(law: Forecast, y: torch.Tensor) -> torch.Tensor:

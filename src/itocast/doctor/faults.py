@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from itocast.doctor.evidence import Evidence, between, stretch
+from itocast.doctor.evidence import Evidence, stretch
+from itocast.metrics import between
 
 CHANCE = 0.001  # that noise alone makes a factor, or a test of all, look at fault
 FEW = 30  # forecasts without which a part is not judged

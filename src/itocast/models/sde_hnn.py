@@ -21,9 +21,10 @@ class Block(Settings):
     T: float = 3.0
     dt: float = 1.5
     dropout: float = 0.2
-    gain: float | None = 0.1
+    gain: float | None = Field(None, description="where a learned factor of g starts; None for g as it is")
     solver: str = "euler_maruyama"
     state: Literal["last", "sequence"] = Field("last", description="what z is, for a recurrent encoder")
+    opposite: bool = Field(True, description="paths in pairs whose Brownian motions are each other's mirror image")
 
     def build(self, dim: int) -> SDEBlock:
         def network() -> nn.Module:
@@ -31,14 +32,17 @@ class Block(Settings):
                 return nn.LSTM(dim, dim, batch_first=True)
             return nn.Sequential(nn.Linear(dim, dim), nn.Tanh())
 
-        return SDEBlock(network(), network(), self.T, self.dt, self.dropout, self.gain, self.solver)
+        return SDEBlock(
+            network(), network(), self.T, self.dt, self.dropout, self.gain, self.solver, opposite=self.opposite
+        )
 
 
 class SDEHNN(Model):
     """Encoder, SDE-block, then means from z_T and variances from g(z_T), Eq. 6 and 7, Fig. 1.
 
-    Deviates from the paper where measurements asked for it: a learned gain of g, five weighted Gaussians a path, means
-    relative to the last value, and the likelihood of the mixture over paths. `SDEHNN.paper` is the literal form.
+    Deviates from the paper where measurements asked for it: f and g are linear layers with tanh, five weighted
+    Gaussians a path, means relative to the last value, and the likelihood of the mixture over paths. `SDEHNN.paper` is
+    the literal form.
 
     >>> import torch
     >>> sizes = Sizes(window=5, targets=1, covariates=4, known=0, horizon=1)
@@ -83,7 +87,7 @@ class SDEHNN(Model):
         return cls(
             sizes,
             encoder=Encoder(kind="lstm", dim=64, layers=1, dropout=0),
-            block=Block(kind="lstm", T=3.0, dt=0.5, dropout=dropout, gain=None, state=state),
+            block=Block(kind="lstm", dt=0.5, dropout=dropout, state=state, opposite=False),
             components=1, relative=False, objective="paper", seed=seed,
         )  # fmt: skip
 

@@ -59,7 +59,7 @@ def task(name: str, seed: int, options: Options) -> Task:
 def build(sizes: Sizes, seed: int, change: dict[str, Any]) -> SDEHNN:
     """The literal form with some of its settings replaced."""
     literal = {"kind": "lstm", "T": 3.0, "dt": 0.5, "dropout": 0.5, "gain": None, "state": "last"}
-    block = Block(**{name: change.get(name, value) for name, value in literal.items()})
+    block = Block(opposite=False, **{name: change.get(name, value) for name, value in literal.items()})
     encoder = Encoder(kind="mlp") if "encoder" in change else Encoder(kind="lstm", dim=64, layers=1, dropout=0)
     relative, objective = change.get("relative", False), change.get("objective", "paper")
     return SDEHNN(sizes, encoder, block, components=1, relative=relative, objective=objective, seed=seed)

@@ -151,7 +151,7 @@ def _model(seed: int) -> SDEHNN:
     model = SDEHNN(
         Sizes(window=1, targets=1, covariates=0, known=0, horizon=1),
         encoder=Encoder(hidden=64, dim=64, dropout=0),
-        block=Block(T=3.0, dt=1.0, dropout=0.2, gain=1.0),
+        block=Block(T=3.0, dt=1.0, dropout=0.2, gain=1.0, opposite=False),
         components=1, relative=False, seed=seed,
     )  # fmt: skip
     model.training_paths, model.validation_paths = 4, 16

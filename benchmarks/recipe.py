@@ -1,0 +1,134 @@
+"""What each ingredient of the default recipe is worth: taken out or exchanged one at a time, the rest as it is.
+
+Of every dataset only the rows before the test part are used, their last part to be tested on. Each fit is a stored
+cell; the same command goes on where a run was interrupted, and writes benchmarks/results/recipe.md at its end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import torch
+
+from against.ours import LONGER, still
+from against.settings import DATASETS, load
+from itocast import HNN, SDEHNN, Forecaster, Training, metrics
+from itocast.models.sde_hnn import Block
+from itocast.nets import Encoder
+from itocast.paper import cells
+from itocast.paper.cells import Cell, Task
+from itocast.paper.outputs import digits, markdown
+from itocast.paper.protocol import short
+from itocast.storage import write_bytes
+
+HERE = Path(__file__).parent
+PROTOCOLS = ("paper", "practical")
+DEFAULT, WITHOUT = "the default recipe", "no block, 1.8 times the epochs"
+CHANGES: dict[str, dict[str, Any]] = {  # arguments of Forecaster; `data` are changes of the protocol's own
+    DEFAULT: {},
+    "no noise: g = 0": {"model": still},
+    WITHOUT: {"model": partial(HNN, components=5)},
+    "a learned gain of g, from 0.1": {"model": partial(SDEHNN, block=Block(gain=0.1))},
+    "no dropout in the encoder": {"model": partial(SDEHNN, encoder=Encoder(dropout=0))},
+    "one Gaussian a path, not five": {"model": partial(SDEHNN, components=1)},
+    "the loss of Eq. 9, not the mixture's": {"model": partial(SDEHNN, objective="paper")},
+    "no periodic embedding of lags": {"model": partial(SDEHNN, encoder=Encoder(frequencies=0))},
+    "means not relative to the last value": {"model": partial(SDEHNN, relative=False)},
+    "half the hidden units": {"model": partial(SDEHNN, encoder=Encoder(hidden=128))},
+    "no averaging of weights": {"training": {"averaging": 0}},
+    "a constant learning rate of 0.001": {"training": {"schedule": "constant", "learning_rate": 1e-3}},
+    "lags not relative to their window": {"data": {"local": False}},
+    "standardised, not by ranks": {"data": {"scaling": "standard"}},
+    "no calibration": {"calibration": None},
+}
+
+
+def measure(dataset: str, protocol: str, change: str, seed: int, data_dir: str | None = None) -> Cell:
+    """Fit the recipe with one change and score it on the last rows before the test part."""
+    torch.set_num_threads(1)
+    setting = load(dataset, protocol, data_dir=data_dir).earlier
+    arguments = dict(CHANGES[change])
+    data = setting.data.model_copy(update=arguments.pop("data", {}))
+    if change == WITHOUT:
+        longer = next(iter(LONGER.values()))
+        arguments["training"] = {"epochs": round(longer * Training.suited(len(setting.parts.train)).epochs)}
+    horizon, window = setting.protocol.horizon, setting.protocol.window
+    forecaster = Forecaster(horizon, window=window, data=data, seed=seed, **arguments)
+    began = time.process_time()
+    forecaster.fit(setting.known, **setting.schema)
+    seconds = time.process_time() - began
+    law, y = forecaster.backtest_distribution(setting.frame, start=setting.start)
+    scores = {name: metrics.evaluate(law, y)[name] for name in ("crps", "nll", "cwce", "coverage_90")}
+    return {"scores": scores | {"fit_seconds": seconds}, "shown": scores | {"fit": seconds}}
+
+
+def write(found: dict[str, Cell]) -> Path:
+    """One row for each change, one column for each dataset and protocol."""
+    settings = sorted(
+        {(cell["settings"]["protocol"], cell["settings"]["dataset"]) for cell in found.values()},
+        key=lambda one: (PROTOCOLS.index(one[0]), DATASETS.index(one[1])),
+    )
+
+    def scores(change: str, score: str) -> list[float]:
+        """The mean over seeds for each setting."""
+        keys = [[c["scores"][score] for c in found.values() if _alike(c, change, *setting)] for setting in settings]
+        return [mean(values) for values in keys]
+
+    crps, seconds = (scores(DEFAULT, score) for score in ("crps", "fit_seconds"))
+    rows = [[DEFAULT, *map(digits, crps), "", digits(mean(scores(DEFAULT, "cwce"))), "1.00"]]
+    for change in list(CHANGES)[1:]:
+        ratios = [own / other for own, other in zip(scores(change, "crps"), crps, strict=True)]
+        times = [own / other for own, other in zip(scores(change, "fit_seconds"), seconds, strict=True)]
+        worse = [f"{100 * (ratio - 1):+.1f} %" for ratio in [*ratios, mean(ratios)]]
+        rows.append([change, *worse, digits(mean(scores(change, "cwce"))), f"{mean(times):.2f}"])
+    heads = ["", *(f"{short(name)}, {protocol}" for protocol, name in settings), "mean", "CWCE, mean", "fit time"]
+    seeds = len({cell["settings"]["seed"] for cell in found.values()})
+    text = (
+        "# What each ingredient of the default recipe is worth\n\n"
+        "`python benchmarks/recipe.py --data-dir DATA`. CRPS of the default, in the unit of each dataset, then by how "
+        "much it changes when one thing is changed: above zero, the ingredient helps. On the last fifth of the rows "
+        f"before the test part; nothing of the test part is seen. Seeds: {seeds}; differences below 1 to 2 % are "
+        "within what another seed changes. The time of a fit is relative to that of the default, one thread.\n\n"
+        f"{markdown(heads, rows)}\n"
+    )
+    file = HERE / "results" / "recipe.md"
+    write_bytes(file, text.encode())
+    return file
+
+
+def _alike(cell: Cell, change: str, protocol: str, dataset: str) -> bool:
+    alike = {"change": change, "protocol": protocol, "dataset": dataset}
+    return bool(alike.items() <= cell["settings"].items())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data-dir", type=Path, default=Path("data"), help="a folder with the files of datasets")
+    parser.add_argument("--datasets", default=",".join(DATASETS))
+    parser.add_argument("--protocols", default=",".join(PROTOCOLS))
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=1, help="processes of one thread each")
+    parser.add_argument("--out", type=Path, default=HERE / "runs-recipe", help="folder of the cells")
+    given = parser.parse_args()
+    tasks = []
+    for seed in range(given.seeds):
+        for protocol in given.protocols.split(","):
+            for dataset in given.datasets.split(","):
+                for number, change in enumerate(CHANGES):
+                    settings = {"dataset": dataset, "protocol": protocol, "change": change, "seed": seed}
+                    key = f"{protocol}-{short(dataset)}/{number}-{seed}"
+                    tasks.append(Task(key, measure, settings, str(given.data_dir)))
+    print(f"Written: {write(cells.run(tasks, given.out, given.jobs))}")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (ValueError, OSError, ArithmeticError) as error:
+        sys.exit(f"Error: {error}")

@@ -1,0 +1,1 @@
+"""A server of forecasts: models in folders, asked over HTTP."""
