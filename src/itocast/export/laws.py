@@ -239,21 +239,26 @@ class _Flat:
         return 0.5 + 0.5 * under[..., 0], ((-z * z).exp() @ heights.float())[..., 0].double()
 
     def tabulate(self, levels: Levels) -> Tensor:
-        """The steps of `mixtures.table`, in single precision as there, (points, levels)."""
-        means, weights, shares = self.means.float(), self.weights.float(), levels.shares.float()
-        wide, deviations = self.deviations.float() * math.sqrt(2), self.deviations.float()
+        """The steps of `mixtures.table`, (points, levels).
+
+        Distances and error functions are in single precision as there, sums are not: they would add a noise of their
+        own to that of the library.
+        """
+        means, deviations, weights = (part.float() for part in (self.means, self.deviations, self.weights))
+        wide, total = deviations * math.sqrt(2), weights.double()[..., None]
         first, last = levels.scores[[0, -1]].float().unbind()
         low = (means + first * deviations).amin(1, keepdim=True)
         high = (means + last * deviations).amax(1, keepdim=True)
         grid = low + (high - low) * torch.linspace(0, 1, GRID)
         for turn in range(3):
             z = (grid[..., None] - means[:, None]) / wide[:, None]
-            reached = running_max(0.5 + 0.5 * (z.erf() @ weights[..., None])[..., 0])
+            reached = running_max(0.5 + 0.5 * (z.erf().double() @ total)[..., 0])
             if turn < 2:
-                grid = torch.cat([low, _between(shares[::2], grid, reached), high], 1)
+                inner = _between(levels.shares[::2], grid.double(), reached).float()
+                grid = torch.cat([low, inner, high], 1)
         heights = weights / deviations / math.sqrt(2 * math.pi)
         density = ((-z * z).clamp(min=-85).exp() @ heights[..., None])[..., 0]
-        return _look_up(shares, grid, reached, density).double()
+        return _look_up(levels.shares, grid.double(), reached, density.double())
 
 
 def _place(levels: Tensor, reached: Tensor) -> Tensor:
