@@ -239,7 +239,8 @@ def export(
     described = to_onnx(forecaster, output, _numbers("levels", levels))
     print(
         f"{output}: reads {', '.join(one['name'] for one in described['inputs'])}; gives "
-        f"{', '.join(described['outputs'])} at {levels}; differs from PyTorch by at most {described['difference']:.0e}"
+        f"{', '.join(described['outputs'])} at {', '.join(map(str, described['levels']))}; differs from PyTorch by at "
+        f"most {described['difference']:.0e} of a number or the law's deviation"
     )
 
 

@@ -100,8 +100,8 @@ def survey(parts: Parts, columns: Columns, categories: Collection[str] | None = 
     found, last = set(categories or ()), dict[Any, int]()
     for first, frame in parts.read(names, title="looking through"):
         for name in names:
-            kind = "O" if not (frame[name].dtype.is_numeric() or frame[name].dtype == nw.Boolean) else "f"
-            kinds[name].add(frame[name].to_numpy().dtype.kind if kind == "f" else "O")
+            plain = frame[name].dtype.is_numeric() or frame[name].dtype == nw.Boolean
+            kinds[name].add(frame[name].to_numpy().dtype.kind if plain else "O")
             if categories is None and name != columns.id and name not in found and read.is_category(frame[name]):
                 found.add(name)
         with counted(first):
