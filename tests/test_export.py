@@ -270,6 +270,16 @@ def test_what_cannot_be_exported_is_refused(tmp_path, forecaster, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("freq", ["YS", "ME", "B", "15min"])
+def test_what_is_compared_stays_within_the_calendar(freq):
+    from itocast.export import writing
+
+    frame = pd.DataFrame({"ds": pd.date_range("1950-01-01", periods=70, freq=freq), "y": np.arange(70.0) % 7})
+    samples = list(writing._samples(fitted("hnn", frame, {}, 1).fitted))
+    assert len(samples) == writing.VARIANTS + 1
+    assert all(np.isfinite(array).all() for arrays, _ in samples for array in arrays.values())
+
+
 def test_a_graph_that_is_not_the_model_is_not_written(tmp_path, exported, monkeypatch):
     from itocast.export import writing
 

@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from itocast.clipped import SUPPORTS
+from itocast.data.clock import YEAR
 from itocast.data.preparation import NoWindows, Preparation
 from itocast.data.table import Table
 from itocast.data.windows import Windows
@@ -126,6 +127,7 @@ def _samples(fitted: Fitted) -> Iterator[tuple[Arrays, Windows]]:
     """Rows to compare: the last ones of the model as they are, then with other values and at other times."""
     random = np.random.default_rng(0)
     context, preparation = fitted.context, fitted.preparation
+    most = 9000 if not context.clock.dates else min(9000, int(30 * YEAR / context.clock.step))  # steps away from now
     scale = np.array([preparation.scales[label][1] for label in context.ids.tolist()])[context.series]
     for variant in range(VARIANTS + 1):
         table = context
@@ -133,7 +135,7 @@ def _samples(fitted: Fitted) -> Iterator[tuple[Arrays, Windows]]:
             y = context.y + random.choice([0.1, 0.5, 2.0]) * scale * random.standard_normal(context.y.shape)
             y = y.clip(*SUPPORTS[fitted.support])
             values = context.values | {name: y[:, i] for i, name in enumerate(context.columns.targets)}
-            later = np.full(len(context), int(random.integers(1, 9000)))
+            later = np.full(len(context), int(random.integers(1, most + 1)))
             table = replace(context, values=values, times=context.clock.after(context.times, later))
         windows = _windows(preparation, table)
         yield arrays_of(fitted, table, windows, preparation), windows
