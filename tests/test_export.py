@@ -275,7 +275,7 @@ def test_what_is_compared_stays_within_the_calendar(freq):
     from itocast.export import writing
 
     frame = pd.DataFrame({"ds": pd.date_range("1950-01-01", periods=70, freq=freq), "y": np.arange(70.0) % 7})
-    samples = list(writing._samples(fitted("hnn", frame, {}, 1).fitted))
+    samples = list(writing._samples(fitted("hnn", frame, {}, 1, calibration=None).fitted))
     assert len(samples) == writing.VARIANTS + 1
     assert all(np.isfinite(array).all() for arrays, _ in samples for array in arrays.values())
 
