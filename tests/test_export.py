@@ -1,6 +1,8 @@
 """Export: the graph says what the library says, for all that a table can hold, and runs with ONNX Runtime alone."""
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import onnxruntime
@@ -218,6 +220,21 @@ def test_onnx_runtime_gives_the_forecasts_of_predict_for_any_number_of_rows(expo
     for row in range(3):
         one = session.run(None, {name: array[row : row + 1] for name, array in arrays.items()})
         np.testing.assert_allclose(one[3], whole["quantiles"][row : row + 1], rtol=1e-4)
+
+
+def test_nothing_but_onnx_runtime_is_needed(exported, tmp_path):
+    forecaster, path, _ = exported
+    frame = panel()
+    ahead = frame.groupby("unique_id").tail(2).assign(ds=lambda f: f["ds"] + pd.Timedelta("2h"))
+    np.savez(tmp_path / "arrays.npz", **export.inputs(forecaster, frame, ahead))
+    code = (
+        "import sys, numpy, onnxruntime\n"
+        f"session = onnxruntime.InferenceSession({str(path)!r})\n"
+        f"out = session.run(None, dict(numpy.load({str(tmp_path / 'arrays.npz')!r})))\n"
+        "print(out[3].shape, 'torch' in sys.modules, 'itocast' in sys.modules)"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said.strip() == "(3, 2, 1, 7) False False"
 
 
 def test_the_file_says_what_it_reads(exported):
