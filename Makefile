@@ -1,6 +1,6 @@
 PYTHON ?= python3
 BIN := .venv/bin
-.PHONY: demo test lint bench bench-core bench-forecaster bench-recipe bench-serve bench-peers paper clean
+.PHONY: demo test lint bench bench-core bench-forecaster bench-scale bench-recipe bench-serve bench-peers paper clean
 
 demo: .venv/installed
 	$(BIN)/itocast demo
@@ -13,7 +13,7 @@ lint: .venv/installed-test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: bench-core bench-forecaster bench-recipe bench-peers
+bench: bench-core bench-forecaster bench-scale bench-recipe bench-peers
 
 DATA ?= data
 
@@ -24,9 +24,12 @@ bench-core: .venv/installed
 bench-forecaster: .venv/installed
 	$(BIN)/python benchmarks/practical.py --data-dir $(DATA)
 	$(BIN)/python benchmarks/abstention.py --data-dir $(DATA)
-	$(BIN)/python benchmarks/scale.py
 	$(BIN)/python benchmarks/uci.py --data-dir $(DATA)/uci
 	$(BIN)/python benchmarks/digits.py
+
+bench-scale: .venv/installed-export
+	$(BIN)/python benchmarks/scale.py
+	$(BIN)/python benchmarks/latency.py
 
 bench-recipe: .venv/installed
 	$(BIN)/python benchmarks/recipe.py --data-dir $(DATA)
@@ -55,6 +58,10 @@ clean:
 
 .venv/installed-dgp: .venv/installed
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[dgp]'
+	touch $@
+
+.venv/installed-export: .venv/installed
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[parquet,onnx]'
 	touch $@
 
 .venv/installed-serve: .venv/installed

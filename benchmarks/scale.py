@@ -1,6 +1,7 @@
-"""Large tables: memory of 2,000,000 rows in 200 series, cost from 10⁴ to 10⁶ rows, and 1,000 series in one command.
+"""Large tables: time and peak memory of fit and predict from 10⁴ to 2·10⁶ rows, and 1,000 series in one command.
 
-Each measurement runs in a process of its own, so that its peak memory is its own; one thread.
+Tables are files, and each measurement runs in a process of its own, so that its peak memory is its own; one thread.
+Times are of the processor, so that other work on the machine does not count.
 """
 
 from __future__ import annotations
@@ -11,8 +12,11 @@ import platform
 import resource
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,6 +26,7 @@ from itocast import Forecaster, Training, __version__
 from itocast.storage import write_bytes
 
 RESULTS = Path(__file__).parent / "results"
+SHAPES = ((20, 500), (200, 500), (200, 5000), (200, 10_000))  # series and rows of each
 
 
 def table(series: int, rows: int) -> pd.DataFrame:
@@ -39,23 +44,88 @@ def table(series: int, rows: int) -> pd.DataFrame:
     )
 
 
-def measure(series: int, rows: int, window: int, horizon: int, epochs: int | None) -> dict[str, float]:
-    """Seconds to fit, to fit one epoch and to predict, and the peak of memory in GB."""
-    torch.set_num_threads(1)
+def write(path: str, series: int, rows: int, by_time: bool = False) -> dict[str, float]:
+    """A table as a file, in the order of series or of time; its size in MB."""
     frame = table(series, rows)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    training = Training(epochs=epochs) if epochs else None
-    began = time.perf_counter()
-    forecaster = Forecaster(horizon, window=window, training=training).fit(frame)
-    fitted = time.perf_counter()
-    forecast = forecaster.predict()
-    done = time.perf_counter()
-    assert len(forecast) == series * horizon
-    return {
-        "rows": series * rows, "series": series, "horizon": horizon, "epochs": len(forecaster.fitted.history.epochs),
-        "fit": fitted - began, "epoch": forecaster.fitted.history.epochs[0]["seconds"], "predict": done - fitted,
-        "table": before / 2**20, "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
-    }  # fmt: skip
+    frame = frame.sort_values("ds", kind="stable") if by_time else frame
+    if path.endswith(".parquet"):
+        frame.to_parquet(path, index=False, row_group_size=100_000)
+    else:
+        frame.to_csv(path, index=False)
+    return {"size": Path(path).stat().st_size / 1e6}
+
+
+def fit(path: str, window: int, horizon: int, model: str) -> dict[str, float]:
+    """Seconds to fit with one epoch and to predict, and memory in MB before and at its peak."""
+    before, began = _peak(), time.process_time()
+    forecaster = Forecaster(horizon, window=window, training=Training(epochs=1)).fit(path)
+    fitted, peak = time.process_time(), _peak()
+    forecaster.predict()
+    done = time.process_time()
+    forecaster.save(model)
+    return {"fit": fitted - began, "predict": done - fitted, "before": before, "peak": peak}
+
+
+def predict(path: str, model: str, output: str) -> dict[str, float]:
+    """Seconds to forecast from a file into a file, and memory in MB with the model, and at its peak."""
+    forecaster = Forecaster.load(model)
+    before, began = _peak(), time.process_time()
+    forecasts = forecaster.predict_file(path, output)
+    return {"seconds": time.process_time() - began, "forecasts": forecasts, "before": before, "peak": _peak()}
+
+
+def _peak() -> float:
+    """The largest resident set so far in MB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def apart(work: str, **arguments: Any) -> dict[str, float]:
+    """Do some work in a process of its own."""
+    line = [sys.executable, __file__, "--one", json.dumps([work, arguments])]
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{work} {arguments}: {done.stderr}")
+    print(work, arguments, done.stdout, file=sys.stderr, flush=True)
+    return json.loads(done.stdout)
+
+
+def fits(folder: Path) -> list[str]:
+    lines = ["| rows | series | window | horizon | fit, one epoch (s) | µs a row | rows, times the line above "
+             "| time, times it | predict (s) | before (MB) | peak (MB) | bytes a row |",
+             f"|{'---:|' * 12}"]  # fmt: skip
+    last: tuple[float, float] | None = None
+    for series, rows, window, horizon in (*((*shape, 48, 1) for shape in SHAPES), (1000, 400, 24, 24)):
+        path, count = folder / f"{series}-{rows}.parquet", series * rows
+        apart("write", path=str(path), series=series, rows=rows)
+        model = str(folder / f"model-{series}-{rows}")
+        out = apart("fit", path=str(path), model=model, window=window, horizon=horizon)
+        ratios = f"{count / last[0]:.1f} | {out['fit'] / last[1]:.1f}" if last and horizon == 1 else " | "
+        last = count, out["fit"]
+        lines.append(
+            f"| {count:,} | {series:,} | {window} | {horizon} | {out['fit']:.1f} | {1e6 * out['fit'] / count:.0f} | "
+            f"{ratios} | {out['predict']:.2f} | {out['before']:.0f} | {out['peak']:.0f} | "
+            f"{2**20 * (out['peak'] - out['before']) / count:,.0f} |"
+        )
+    return lines
+
+
+def predictions(folder: Path) -> list[str]:
+    lines = ["| rows | file | size (MB) | in the order of | predict (s) | µs a row | with the model (MB) | peak (MB) |",
+             "|---:|---|---:|---|---:|---:|---:|---:|"]  # fmt: skip
+    model, path = str(folder / "model"), folder / "small.parquet"
+    apart("write", path=str(path), series=200, rows=500)
+    apart("fit", path=str(path), model=model, window=48, horizon=1)
+    for kind, by_time in ((".parquet", False), (".parquet", True), (".csv", False)):
+        for series, rows in SHAPES[1:]:
+            path = folder / f"table{kind}"
+            size = apart("write", path=str(path), series=series, rows=rows, by_time=by_time)["size"]
+            out = apart("predict", path=str(path), model=model, output=str(folder / "out.csv"))
+            lines.append(
+                f"| {series * rows:,} | {kind[1:]} | {size:.1f} | {'time' if by_time else 'series'} | "
+                f"{out['seconds']:.2f} | {1e6 * out['seconds'] / (series * rows):.2f} | {out['before']:.0f} | "
+                f"{out['peak']:.0f} |"
+            )
+    return lines
 
 
 def main() -> None:
@@ -63,31 +133,24 @@ def main() -> None:
     parser.add_argument("--one", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
-        print(json.dumps(measure(**json.loads(arguments.one))))
+        torch.set_num_threads(1)
+        work, values = json.loads(arguments.one)
+        works: dict[str, Callable[..., dict[str, float]]] = {"write": write, "fit": fit, "predict": predict}
+        print(json.dumps(works[work](**values)))
         return
-    shapes = ((20, 500), (200, 500), (200, 5000), (200, 10_000))
-    runs = [{"series": n, "rows": rows, "window": 48, "horizon": 1, "epochs": 1} for n, rows in shapes]
-    runs.append({"series": 1000, "rows": 400, "window": 24, "horizon": 24, "epochs": None})  # type: ignore[dict-item]
-    names = ("rows", "series", "horizon", "epochs", "fit", "epoch", "predict", "table", "peak")
-    lines = ["| rows | series | horizon | epochs | fit (s) | one epoch (s) | µs a row and epoch | predict (s) "
-             "| with the table (GB) | peak (GB) |", f"|{'---:|' * 10}"]  # fmt: skip
-    for run in runs:
-        out = subprocess.run(
-            [sys.executable, __file__, "--one", json.dumps(run)], capture_output=True, text=True, check=True
-        )
-        result = json.loads(out.stdout)
-        print(result, file=sys.stderr, flush=True)
-        cells = [f"{result[name]:,.0f}" for name in names[:4]]
-        cells += [f"{result['fit']:.1f}", f"{result['epoch']:.2f}", f"{1e6 * result['epoch'] / result['rows']:.1f}"]
-        cells += [f"{result[name]:.2f}" for name in names[6:]]
-        lines.append(f"| {' | '.join(cells)} |")
-    head = (
+    with tempfile.TemporaryDirectory() as folder:
+        predicted, fitted = "\n".join(predictions(Path(folder))), "\n".join(fits(Path(folder)))
+    text = (
         f"# Large tables\n\nMade by `python benchmarks/scale.py` with itocast {__version__}, torch "
         f"{torch.__version__}, Python {platform.python_version()}, one thread. Memory is the largest resident set of "
-        "the process, before and after fit and predict.\n\n"
+        "the process, times are processor seconds.\n\n## Fit\n\nFrom Parquet files of hourly series. Bytes a row are "
+        "the peak less what the process had before: of few rows it is mostly what every fit needs, training, "
+        f"calibration and the libraries they load.\n\n{fitted}\n\n## Predict\n\nFrom the ends of "
+        "200 series, by a model fitted on 100,000 rows of them, window 48, horizon 1; forecasts are written to a "
+        f"file.\n\n{predicted}\n"
     )
-    write_bytes(RESULTS / "scale.md", (head + "\n".join(lines) + "\n").encode())
-    print("\n".join(lines))
+    write_bytes(RESULTS / "scale.md", text.encode())
+    print(text)
 
 
 if __name__ == "__main__":

@@ -408,7 +408,7 @@ def test_a_file_in_the_place_of_a_folder_is_refused(run, folder, tmp_path):
 
 def test_help_names_every_command_and_option(run):
     for arguments, words in (
-        ((), ["fit", "tune", "predict", "backtest", "evaluate", "datasets", "demo", "long"]),
+        ((), ["fit", "tune", "predict", "backtest", "evaluate", "export", "datasets", "demo", "long"]),
         (("fit",), ["--horizon", "--target", "--config", "--resume"]),
         (("tune",), ["--minutes", "--trials", "--horizon", "--target", "--config"]),
         (("predict",), ["--level", "--quantiles", "--paths", "--future"]),

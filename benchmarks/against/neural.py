@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 
 from against.laws import LEVELS, Answer
 from against.settings import Parts, Setting
@@ -77,7 +78,8 @@ class Panel:
         ages = numbers.gaps.numpy()[:, late.shape[1] :]
         many = own if self.targets > 1 else own[:, :0]
         hist = np.concatenate([numbers.past.numpy(), ages, many], 1)
-        futr = np.concatenate([numbers.future.numpy(), squash(_tensor(late)).numpy()], 1)
+        known = torch.cat([numbers.future, numbers.calendar[numbers.moment]], 1).numpy()
+        futr = np.concatenate([known, squash(_tensor(late)).numpy()], 1)
         names = {kind: [f"{kind}{i}" for i in range(part.shape[1])] for kind, part in (("hist", hist), ("futr", futr))}
         place = np.arange(len(table)) - np.repeat(table.starts[:-1], np.diff(table.starts))
         shared = pd.DataFrame(np.concatenate([hist, futr], 1), columns=names["hist"] + names["futr"], dtype=np.float32)
@@ -136,9 +138,7 @@ class Panel:
         return out
 
 
-def _tensor(values: np.ndarray) -> Any:
-    import torch
-
+def _tensor(values: np.ndarray) -> torch.Tensor:
     return torch.from_numpy(values)
 
 

@@ -112,10 +112,9 @@ def predict(
     use(threads)
     frames.check_name(output)
     forecaster = _load(model)
-    frame = None if data is None else read(data)
-    ahead = None if future is None else read(future)
+    rows, ahead = (None if source is None else read(source) for source in (data, future))
     levels, probabilities = _numbers("level", level), _numbers("quantiles", quantiles)
-    frames.write(forecaster.predict(frame, levels, probabilities, paths, ahead, abstain), output)
+    forecaster.predict_file(rows, output, levels, probabilities, paths, ahead, abstain)
 
 
 @app.command()
@@ -221,6 +220,29 @@ def observe(model: Model, data: Source, threads: Threads = 1) -> None:
     count = forecaster.observe(read(data))
     forecaster.save(model)
     print(f"{model}: forecasts now start after the new rows; calibration learned from {count:,} forecasts")
+
+
+@app.command()
+def export(
+    model: Model,
+    output: Annotated[Path, typer.Option("--output", "-o", help="A .onnx file.")] = Path("model.onnx"),
+    levels: Annotated[str, typer.Option(help="Probabilities of the quantiles it gives, with commas.")] = (
+        "0.025,0.05,0.1,0.25,0.5,0.75,0.9,0.95,0.975"
+    ),
+    threads: Threads = 1,
+) -> None:
+    """Write a model as an ONNX graph that runs without itocast, after comparing it with PyTorch."""
+    from itocast.export import check_output, to_onnx
+
+    use(threads)
+    check_output(output)
+    forecaster = _load(model)
+    described = to_onnx(forecaster, output, _numbers("levels", levels))
+    print(
+        f"{output}: reads {', '.join(one['name'] for one in described['inputs'])}; gives "
+        f"{', '.join(described['outputs'])} at {', '.join(map(str, described['levels']))}; differs from PyTorch by at "
+        f"most {described['difference']:.0e} of a number or the law's deviation"
+    )
 
 
 @app.command()

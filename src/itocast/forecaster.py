@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,10 +18,12 @@ from itocast.calibration import CALIBRATORS
 from itocast.calibration.base import warn_of_few
 from itocast.clipped import SUPPORTS
 from itocast.data import frames
-from itocast.data.columns import open_frame, rows_text
+from itocast.data.columns import NotInParts, rows_text
+from itocast.data.parts import Parts
 from itocast.data.preparation import Data
-from itocast.data.reading import Gaps, read_table
+from itocast.data.reading import Gaps, check_names, open_source, read_table, used
 from itocast.data.table import Columns, Table
+from itocast.data.tails import Tails
 from itocast.data.windows import Windows
 from itocast.doctor import Diagnosis, diagnose
 from itocast.fitted import Fitted, Recipe
@@ -120,11 +123,11 @@ class Forecaster:
         future: Sequence[str], static: Sequence[str],
     ) -> Table:  # fmt: skip
         """All observed rows to learn from, checked; the arguments are those of `fit`."""
-        frame = open_frame(df)
+        source = open_source(df)
         groups = {"past": past, "future": future, "static": static}
         names = {name: column_names(name, value) for name, value in groups.items()}
         columns = Columns(
-            id=None if id == "unique_id" and id not in frame.columns else id, time=time,
+            id=None if id == "unique_id" and id not in source.columns else id, time=time,
             targets=column_names("target", [target] if isinstance(target, str) else target), **names,
         )  # fmt: skip
         if not columns.targets:
@@ -136,13 +139,13 @@ class Forecaster:
                     f"{argument} names column {name!r}, but forecasts have columns {', '.join(results.NAMES)}, lo-, "
                     "hi- and q- of their own: rename it"
                 )
-        if time == "ds" and time not in frame.columns:
+        if time == "ds" and time not in source.columns:
             raise ValueError(
-                f"time names column 'ds', which is not in the table: its columns are {', '.join(frame.columns)}; "
+                f"time names column 'ds', which is not in the table: its columns are {', '.join(source.columns)}; "
                 "pass time=, or time=None to take rows in their order"
             )
         data = self.recipe.data
-        table = read_table(frame.to_native(), columns, freq=data.freq, repeated=data.repeated, gaps=data.gaps)
+        table = read_table(source, columns, freq=data.freq, repeated=data.repeated, gaps=data.gaps)
         return self._checked(table)[0]
 
     def predict(
@@ -158,17 +161,41 @@ class Forecaster:
         have no target yet. With `abstain`, a share such as 0.05, a column `abstain` marks the forecasts not to rely on:
         about so many if all is as it was in validation, more if inputs are strange. Their numbers stay.
         """
+        kind = frames.kind_of(df) if df is not None else self._kind or frames.kind_of(future)
+        parts = list(self._predicted(df, level, quantiles, paths, future, abstain))
+        columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        return frames.build(columns, kind, self.fitted.preparation.clock, (self._time,))
+
+    def predict_file(
+        self, df: Any, output: str | Path, level: float | Sequence[float] = (80, 95),
+        quantiles: float | Sequence[float] = (), paths: int | None = None, future: Any = None,
+        abstain: float | None = None,
+    ) -> int:  # fmt: skip
+        """Write what `predict` gives to a CSV, CSV.gz, Parquet or JSON file; returns the number of rows.
+
+        Of a file (CSV, Parquet) that is larger than memory a part is read at a time, and forecasts of the series that
+        are complete are written before the next.
+        """
+        clock = self.fitted.preparation.clock
+        with frames.Writer(str(output)) as writer:
+            for columns in self._predicted(df, level, quantiles, paths, future, abstain):
+                writer.add(frames.build(columns, "pandas", clock, (self._time,)))
+        return writer.rows
+
+    def _predicted(
+        self, df: Any, level: float | Sequence[float], quantiles: float | Sequence[float], paths: int | None,
+        future: Any, abstain: float | None,
+    ) -> Iterator[results.Frame]:  # fmt: skip
+        """The columns of `predict`, some series at a time."""
         levels, shares = self._levels(level), probabilities("quantiles", quantiles)
         rate = None if abstain is None else share("abstain", abstain)
-        windows, table = self._ahead(df, future)
-        columns = results.index(table, windows)
-        if paths is None:
-            columns |= results.summary(_laws(self.fitted, windows), levels, shares)
-            columns |= _marks(self.fitted, windows, columns, rate)
-        else:
-            columns = self._paths(windows, columns, paths, rate)
-        kind = frames.kind_of(df) if df is not None else self._kind or frames.kind_of(future)
-        return frames.build(columns, kind, table.clock, (self._time,))
+        for windows, table in self._ahead(df, future, whole=paths is not None):
+            columns = results.index(table, windows)
+            if paths is None:
+                columns |= results.summary(_laws(self.fitted, windows), levels, shares)
+                yield columns | _marks(self.fitted, windows, columns, rate)
+            else:
+                yield self._paths(windows, columns, paths, rate)
 
     def predict_joined(
         self, df: Any, id: str, labels: np.ndarray, level: Sequence[float], quantiles: Sequence[float]
@@ -190,7 +217,8 @@ class Forecaster:
 
     def predict_distribution(self, df: Any = None, future: Any = None) -> Forecast:
         """The laws behind `predict`: one row a series, all steps and targets."""
-        return self.fitted.law(self._ahead(df, future)[0])
+        [(windows, _)] = self._ahead(df, future, whole=True)
+        return self.fitted.law(windows)
 
     def backtest(
         self, df: Any, start: Any = 0.8, step: int = 1, refit: bool | int = False,
@@ -231,7 +259,7 @@ class Forecaster:
         each = len(tests) * self.recipe.horizon * len(table.columns.targets)
         cutoffs = max(1, whole("most", most) // each)
         for fitted, windows in tests:
-            for part in windows.thin(cutoffs).chunks(_rows(windows)):
+            for part in windows.thin(cutoffs).chunks(_rows(windows.horizon, len(table.columns.targets))):
                 scored.append(metrics.score(fitted.law(part), part.actuals()))
                 series.append(table.ids[table.series[part.origins.numpy()]])
         columns = results.scores(Scored.cat(scored, [len(part) for part in series]), np.concatenate(series))
@@ -273,7 +301,7 @@ class Forecaster:
         """
         from itocast import plots
 
-        windows, table = self._ahead(df, future)
+        [(windows, table)] = self._ahead(df, future, whole=True)
         return plots.plot_ahead(self.fitted, table, windows, series, target, rows, paths, unit, ax)
 
     def update(self, df: Any) -> History:
@@ -338,6 +366,10 @@ class Forecaster:
         )  # fmt: skip
 
     def _checked(self, table: Table) -> tuple[Table, Table | None]:
+        self._check_support(table)
+        return table.known()
+
+    def _check_support(self, table: Table) -> None:
         low, high = SUPPORTS["real" if self.recipe.support == "auto" else self.recipe.support]
         outside = np.any((table.y < low) | (table.y > high), axis=1)
         if outside.any():
@@ -347,20 +379,49 @@ class Forecaster:
                 f"{', '.join(table.columns.targets)} is outside in {rows_text(outside)} (in the order of series and "
                 f"time); the first reads {', '.join(f'{one:g}' for one in value)}: correct them, or use another support"
             )
-        return table.known()
 
-    def _ahead(self, df: Any, future: Any) -> tuple[Windows, Table]:
+    def _ahead(self, df: Any, future: Any, whole: bool = False) -> Iterator[tuple[Windows, Table]]:
+        """The forecasts from the end of each series, with the table of their steps, some series at a time or all."""
         preparation = self.fitted.preparation
-        table, later = (self.fitted.context, None) if df is None else self._read(df)
         if future is not None and not preparation.columns.future:
             raise ValueError("future is given, but fit was told of no covariates known ahead: leave it out")
+        ahead = None
         if future is not None:
             known = preparation.columns.model_copy(update={"targets": (), "past": (), "static": ()})
-            later = self._like_training(future, known, "keep")
-        if preparation.columns.future and later is None:
-            names = ", ".join(preparation.columns.future)
-            raise ValueError(f"future is missing: pass a table of the next {self.recipe.horizon} steps, with {names}")
-        return preparation.meeting(table).ahead(table, later if preparation.columns.future else None)
+            ahead = self._like_training(future, known, "keep")
+        for table, later in [(self.fitted.context, None)] if df is None else self._ends(df, whole):
+            later = later if future is None else ahead
+            if preparation.columns.future and later is None:
+                names = ", ".join(preparation.columns.future)
+                raise ValueError(
+                    f"future is missing: pass a table of the next {self.recipe.horizon} steps, with {names}"
+                )
+            yield preparation.meeting(table).ahead(table, later if preparation.columns.future else None)
+
+    def _ends(self, df: Any, whole: bool) -> Iterator[tuple[Table, Table | None]]:
+        """The ends of all series as `_read` gives them; of a file of several parts, only what forecasts need."""
+        columns, source = self.fitted.preparation.columns, open_source(df)
+        if isinstance(source, Parts):
+            check_names(source.columns, columns)
+            frame = source.whole(used(columns))
+            if frame is None:
+                yield from self._tails(source, whole)
+                return
+            source = frame
+        yield self._read(source)
+
+    def _tails(self, parts: Parts, whole: bool) -> Iterator[tuple[Table, Table | None]]:
+        preparation, done = self.fitted.preparation, 0
+        try:
+            tails = Tails(parts, preparation, self._check_support)
+            size = len(tails) if whole else _rows(preparation.horizon, len(preparation.columns.targets))
+            for table in tails.tables(size):
+                yield table.known()
+                done += len(table.ids)
+        except NotInParts as reason:
+            warnings.warn(f"all rows of {parts.name} are held in memory: {reason}", stacklevel=4)
+            table, later = self._read(parts)
+            yield table.take(table.series >= done), later
 
     @staticmethod
     def _instant(table: Table, start: Any) -> int:
@@ -414,7 +475,7 @@ def _check_groups(by: str | None, columns: Columns) -> None:
 
 def _laws(fitted: Fitted, windows: Windows) -> Iterator[Forecast]:
     """The laws of some windows, a few rows at a time."""
-    for part in windows.chunks(_rows(windows)):
+    for part in windows.chunks(_rows(windows.horizon, windows.numbers.y.shape[1])):
         yield fitted.law(part)
 
 
@@ -427,5 +488,5 @@ def _marks(fitted: Fitted, windows: Windows, columns: results.Frame, rate: float
     return {"abstain": fitted.doubt.marks(windows, aleatoric + epistemic, epistemic, rate).reshape(-1).numpy()}
 
 
-def _rows(windows: Windows) -> int:
-    return max(1, CHUNK // (windows.horizon * windows.numbers.y.shape[1]))
+def _rows(horizon: int, targets: int) -> int:
+    return max(1, CHUNK // (horizon * targets))

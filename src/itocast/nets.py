@@ -127,7 +127,7 @@ class MLP(nn.Module):
         for layer in self.hidden:
             z = torch.relu(layer(z))
             if self.dropout and (paths or self.training):
-                z = z * _keep(self.dropout, noise, paths, len(lags), z.shape[-1:])
+                z = z * _keep(self.dropout, noise, paths, lags.shape[0], z.shape[-1:])
         z = self.out(z)
         return z.expand(paths, *z.shape) if paths and z.ndim == 2 else z
 
@@ -156,7 +156,7 @@ class Recurrent(nn.Module):
             states, lead = layer(states.flatten(0, -3))[0], states.shape[:-2]
             states = states.unflatten(0, lead)
             if self.dropout and (paths or self.training):  # one mask for all steps of time
-                states = states * _keep(self.dropout, noise, paths, len(x.lags), (1, states.shape[-1]))
+                states = states * _keep(self.dropout, noise, paths, x.lags.shape[0], (1, states.shape[-1]))
         states = states if self.keep_time else states[..., -1:, :]
         if self.join:
             known = x.known[:, None].expand(*states.shape[:-1], -1)

@@ -69,10 +69,12 @@ def use(threads: int) -> None:
 
 
 def read(source: str) -> Any:
-    """The table of a file, or of standard input."""
+    """A file's path as it is, to be read in parts, or the table of standard input."""
+    if source != "-":
+        return source
     from itocast.data.columns import open_frame
 
-    return open_frame(sys.stdin if source == "-" else source).to_native()
+    return open_frame(sys.stdin).to_native()
 
 
 def words(text: str | None) -> list[str] | None:

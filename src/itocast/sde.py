@@ -192,7 +192,7 @@ class SDEBlock(nn.Module):
         if not plain or self.solver != "euler_maruyama":
             end = list(self.trajectories(z, paths, noise))[-1]
             return end, self.diffuse(end)
-        dW, masks = self.draw(paths, len(z), tuple(z.shape[1:]), noise)
+        dW, masks = self.draw(paths, z.shape[0], tuple(z.shape[1:]), noise)
         weight = torch.cat([part.weights(follow=self.training)["0.weight"] for part in (self.drift, self.diffusion)])
         bias = torch.cat([layer.bias for layer in layers if layer])
         driven = dW.to(z) if masks is None else dW.to(z) * masks.to(z)

@@ -10,9 +10,11 @@ import json
 import os
 import platform
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
 from safetensors.torch import load as from_bytes
@@ -135,11 +137,18 @@ def _digest(manifest: dict[str, Any]) -> str:
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Write beside, then rename: a reader sees the old file or the new one, never a part."""
+    with beside(path) as file:
+        file.write(content)
+
+
+@contextmanager
+def beside(path: Path) -> Iterator[IO[bytes]]:
+    """A file to write to that takes the place of `path` once all is written; if that fails, nothing is left of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(content)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         os.chmod(name, 0o644)

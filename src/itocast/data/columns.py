@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -16,13 +17,21 @@ from itocast.data.clock import Clock
 MISSING = {"", "na", "n/a", "#n/a", "nan", "null", "none", "-", "?"}  # words for a number that is not there
 
 
+class NotInParts(ValueError):
+    """A file that can only be understood whole."""
+
+
 def rows_text(mask: np.ndarray) -> str:
     """A count and the first few positions at which a mask is true.
 
     >>> rows_text(np.array([False, True, True]))
     '2 rows (1, 2)'
     """
-    places = np.flatnonzero(mask)
+    return places_text(np.flatnonzero(mask))
+
+
+def places_text(places: np.ndarray) -> str:
+    """A count and the first few of some positions."""
     shown = ", ".join(map(str, places[:5])) + (", …" if len(places) > 5 else "")
     return f"{len(places):,} row{'s' if len(places) > 1 else ''} ({shown})"
 
@@ -61,14 +70,25 @@ def _read_file(path: Path) -> pd.DataFrame:
 
 def _read_csv(source: Path | IO[Any], name: str) -> pd.DataFrame:
     """ "NA" and "None" may be names: what is missing in a column of numbers is settled in `numbers`."""
+    with csv_errors(name):
+        return separated(pd.read_csv(source, keep_default_na=False, na_values=[""], low_memory=False), name)
+
+
+@contextmanager
+def csv_errors(name: str) -> Iterator[None]:
+    """Say what is wrong with a file that is no CSV."""
     try:
-        frame = pd.read_csv(source, keep_default_na=False, na_values=[""], low_memory=False)
+        yield
     except UnicodeDecodeError as error:
         raise ValueError(
             f"{name} is not a CSV file in UTF-8: {error.reason} at byte {error.start}; save it so"
         ) from None
     except (pd.errors.ParserError, pd.errors.EmptyDataError, OSError, EOFError) as error:
         raise ValueError(f"{name} is not a CSV file that can be read: {str(error).strip()}") from None
+
+
+def separated(frame: pd.DataFrame, name: str) -> pd.DataFrame:
+    """A frame whose fields were separated by commas."""
     if len(frame.columns) == 1 and any(mark in str(frame.columns[0]) for mark in ";\t|"):
         raise ValueError(
             f"{name} has one column, {str(frame.columns[0])!r}: fields must be separated by commas; "
@@ -91,9 +111,12 @@ def labels(frame: nw.DataFrame, name: str | None) -> tuple[np.ndarray, np.ndarra
 
 
 def instants(
-    frame: nw.DataFrame, name: str | None, series: np.ndarray, clock: Clock | None
+    frame: nw.DataFrame, name: str | None, series: np.ndarray, clock: Clock | None, iso: bool = False
 ) -> tuple[np.ndarray, str | None, bool]:
-    """Times as int64 (see Clock), the zone, and whether they are dates; row numbers if there is no time column."""
+    """Times as int64 (see Clock), the zone, and whether they are dates; row numbers if there is no time column.
+
+    With `iso`, dates that are not written as in 2024-12-31 are refused: they may have to be seen all together.
+    """
     if name is None:
         order = np.argsort(series, kind="stable")
         starts = np.searchsorted(series[order], series)
@@ -107,7 +130,7 @@ def instants(
         return _whole(column, name), None, False
     if clock and not clock.dates:
         raise ValueError(f"time column {name!r} holds dates, in training it held whole numbers: convert it")
-    index = _dates(column, name)
+    index = _dates(column, name, iso)
     zone = str(index.tz) if index.tz is not None else None
     if clock and (zone is None) != (clock.zone is None):
         before, now = (f"zone {z}" if z else "no zone" for z in (clock.zone, zone))
@@ -126,7 +149,7 @@ def _whole(column: nw.Series, name: str) -> np.ndarray:
     return values.astype(np.int64)
 
 
-def _dates(column: nw.Series, name: str) -> pd.DatetimeIndex:
+def _dates(column: nw.Series, name: str, iso: bool) -> pd.DatetimeIndex:
     if column.dtype == nw.Datetime:
         zone = column.dtype.time_zone  # type: ignore[attr-defined]
         plain = column.dt.convert_time_zone("UTC").dt.replace_time_zone(None) if zone else column
@@ -141,6 +164,8 @@ def _dates(column: nw.Series, name: str) -> pd.DatetimeIndex:
                 index = pd.DatetimeIndex(pd.to_datetime(texts, errors="coerce", format="ISO8601"))
         except (ValueError, FutureWarning):  # offsets from UTC that change, as with daylight saving
             index = pd.DatetimeIndex(pd.to_datetime(texts, errors="coerce", utc=True))
+        if index.isna().any() and iso:
+            raise NotInParts(f"time column {name!r} holds dates that are not written as in 2024-12-31")
         if index.isna().any():
             index = _other_dates(texts, name, index)
     bad = np.asarray(index.isna())
@@ -201,16 +226,17 @@ def covariate(column: nw.Series, categories: Collection[str] | None = None) -> n
 
     `categories` names the columns that are not of numbers, if that is known.
     """
-    if categories is None:
-        plain = column.dtype.is_numeric() or column.dtype == nw.Boolean
-        is_category = not plain and bool(_to_numbers(_objects(column))[1].any())
-    else:
-        is_category = column.name in categories
-    if not is_category:
+    if not (is_category(column) if categories is None else column.name in categories):
         return numbers(column, "covariate")
     values = _objects(column)
     missing = pd.isna(values)
     return np.array([None if gone else str(value) for value, gone in zip(values, missing, strict=True)], object)
+
+
+def is_category(column: nw.Series) -> bool:
+    """Whether a covariate holds text that is no number."""
+    plain = column.dtype.is_numeric() or column.dtype == nw.Boolean
+    return not plain and bool(_to_numbers(_objects(column))[1].any())
 
 
 def _objects(column: nw.Series) -> np.ndarray:

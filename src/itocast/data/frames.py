@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import gzip
-import io
 import sys
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import narwhals as nw
 import numpy as np
 import pandas as pd
 
 from itocast.data.clock import Clock
-from itocast.storage import write_bytes
+from itocast.storage import beside
 
 Kind = Literal["pandas", "polars"]
 FORMATS = (".csv", ".csv.gz", ".parquet", ".json")
@@ -49,22 +48,66 @@ def check_name(output: str) -> None:
 
 def write(frame: pd.DataFrame, output: str) -> None:
     """A frame to a file, written beside it and renamed, or as CSV to standard output for "-"."""
-    if output == "-":
-        frame.to_csv(sys.stdout, index=False, float_format="%.10g")
-        return
-    write_bytes(Path(output), _encode(frame, output))
-    print(f"{len(frame):,} rows written to {output}", file=sys.stderr)
+    with Writer(output) as writer:
+        writer.add(frame)
 
 
-def _encode(frame: pd.DataFrame, output: str) -> bytes:
-    if output.endswith(".json"):
-        return frame.to_json(orient="records", date_format="iso", double_precision=10).encode()
-    if output.endswith(".parquet"):
-        buffer = io.BytesIO()
+class Writer:
+    """A file of results that frames are added to: written beside and renamed at the end, or not at all.
+
+    "-" is CSV to standard output, which is not taken back.
+    """
+
+    def __init__(self, output: str) -> None:
+        check_name(output)
+        self.output, self.rows = output, 0
+        self._table: Any = None  # of Parquet, which has a writer of its own
+
+    def __enter__(self) -> Self:
+        if self.output != "-":
+            self._beside = beside(Path(self.output))
+            self._file = self._beside.__enter__()
+            zipped = self.output.endswith(".gz")
+            self._to: Any = gzip.GzipFile(fileobj=self._file, mode="wb", mtime=0) if zipped else self._file
+        return self
+
+    def add(self, frame: pd.DataFrame) -> None:
+        """More rows, with the columns of the first."""
+        first = self.rows == 0
+        self.rows += len(frame)
+        if self.output == "-":
+            frame.to_csv(sys.stdout, index=False, header=first, float_format="%.10g")
+        elif self.output.endswith(".parquet"):
+            self._add_parquet(frame)
+        elif self.output.endswith(".json"):
+            text = frame.to_json(orient="records", date_format="iso", double_precision=10)
+            self._to.write(("[" if first else ",").encode() + text[1:-1].encode())
+        else:
+            self._to.write(frame.to_csv(index=False, header=first, float_format="%.10g").encode())
+
+    def _add_parquet(self, frame: pd.DataFrame) -> None:
         try:
-            frame.to_parquet(buffer, index=False)
+            import pyarrow as pa
+            from pyarrow.parquet import ParquetWriter
         except ImportError:
             raise ImportError("writing Parquet needs pyarrow: pip install 'itocast[parquet]'") from None
-        return buffer.getvalue()
-    content = frame.to_csv(index=False, float_format="%.10g").encode()
-    return gzip.compress(content, mtime=0) if output.endswith(".gz") else content
+        schema = None if self._table is None else self._table.schema
+        table = pa.Table.from_pandas(frame, schema, preserve_index=False)
+        if self._table is None:
+            self._table = ParquetWriter(self._file, table.schema)
+        self._table.write_table(table)
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if self.output == "-":
+            return
+        try:
+            if self.output.endswith(".json"):
+                self._to.write(b"]" if self.rows else b"[]")
+            if self._table is not None:
+                self._table.close()
+            if self._to is not self._file:
+                self._to.close()
+        finally:
+            self._beside.__exit__(kind, error, trace)
+        if kind is None:
+            print(f"{self.rows:,} rows written to {self.output}", file=sys.stderr)

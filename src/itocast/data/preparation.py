@@ -125,27 +125,32 @@ class Preparation:
 
     def numbers(self, table: Table) -> Numbers:
         """The whole table in the scale of the model."""
-        scaled = {part: self.scalers[part].transform(self._values(table, part)) for part in self.scalers}
-        last = self.scalers["targets"].transform(self._values(table, "lags"))
+        past, future, lags = (_tensor(self._scaled(table, part)) for part in ("past", "future", "lags"))
+        last = _tensor(self.scalers["targets"].transform(self._values(table, "lags")))
         gaps = [steps_between(table)[:, None] - 1] * self.irregular
         gaps += [carried(table, table.y)[1]] * self.incomplete
-        calendar = [table.clock.calendar(table.times, self.cycles)]
+        moments, moment = np.unique(table.times, return_inverse=True)
+        calendar = [table.clock.calendar(moments, self.cycles)]
         if self.data.holidays:
-            calendar.append(table.clock.holidays(table.times, self.data.holidays))
+            calendar.append(table.clock.holidays(moments, self.data.holidays))
         shift, scale, _ = self._scale(table)
         return Numbers(
             y=torch.from_numpy(table.y), shift=torch.from_numpy(shift), scale=torch.from_numpy(scale),
-            lags=_tensor(scaled["lags"]), last=_tensor(last), targets=torch.from_numpy(scaled["targets"]).float(),
-            past=_tensor(scaled["past"]), past_codes=self._codes(table, self.columns.past),
+            lags=lags, last=last, targets=torch.from_numpy(self._scaled(table, "targets")).float(),
+            past=past, past_codes=self._codes(table, self.columns.past),
             gaps=squash(torch.from_numpy(np.concatenate([np.zeros((len(table), 0)), *gaps], 1))),
             clock=torch.from_numpy((table.times - table.times.min()) / table.clock.step) if self.irregular else None,
-            future=torch.cat([_tensor(scaled["future"]), *map(_tensor, calendar)], 1),
-            future_codes=self._codes(table, self.columns.future), static=self._static(table, scaled["static"]),
-            series=torch.from_numpy(table.series),
-            starts=torch.from_numpy(np.repeat(table.starts[:-1], np.diff(table.starts))),
+            future=future, calendar=torch.cat([_tensor(part) for part in calendar], 1),
+            moment=torch.from_numpy(moment.astype(np.int32)),
+            future_codes=self._codes(table, self.columns.future),
+            static=self._static(table, self._scaled(table, "static")),
+            series=torch.from_numpy(table.series.astype(np.int32)), starts=torch.from_numpy(table.starts[:-1]),
             labels={"series": table.ids.astype(str)}
             | {name: table.values[name][table.starts[:-1]].astype(str) for name in self.columns.static},
         )  # fmt: skip
+
+    def _scaled(self, table: Table, part: str) -> np.ndarray:
+        return self.scalers[part].transform(self._values(table, part))
 
     def _values(self, table: Table, part: str) -> np.ndarray:
         """The numbers of one part before they are scaled; static ones have a row for each series."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import replace
+import warnings
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 import narwhals as nw
@@ -13,7 +15,8 @@ import pandas as pd
 from itocast.arguments import choice
 from itocast.data import columns as read
 from itocast.data.clock import Clock
-from itocast.data.columns import rows_text
+from itocast.data.columns import places_text
+from itocast.data.parts import Parts, Survey, counted, survey
 from itocast.data.table import Columns, Table
 
 Repeated = Literal["error", "first", "last", "mean", "keep"]
@@ -40,24 +43,117 @@ def read_table(
     """
     choice("repeated", repeated, get_args(Repeated))
     choice("gaps", gaps, get_args(Gaps))
-    frame = read.open_frame(source)
-    _check_names(frame, columns)
-    ids, series = read.labels(frame, columns.id)
-    times, zone, dates = read.instants(frame, columns.time, series, clock)
-    order = np.lexsort((times, series))
-    values = {name: read.numbers(frame[name], "target")[order] for name in columns.targets}
-    values |= {name: read.covariate(frame[name], categories)[order] for name in columns.covariates}
-    starts = np.concatenate([[0], np.cumsum(np.bincount(series, minlength=len(ids)))])
-    table = Table(columns, clock or Clock("D"), ids, starts, times[order], values)
-    _check_static(table)
-    table = _settle_repeated(table, repeated, order)
+    rows = gather(open_source(source), columns, clock, categories)
+    table, order = arranged(rows, columns, clock or Clock("D"))
+    check_static(table)
+    table = settle_repeated(table, repeated, order)
     if not clock:
-        named = (
-            Clock.named(freq, zone, dates) if freq is not None else Clock.infer(table.times, table.starts, zone, dates)
-        )
-        days = columns.time is not None and frame[columns.time].dtype == nw.Date
-        table = replace(table, clock=replace(named, days=days))
-    return _settle_gaps(table, gaps)
+        how = rows.zone, rows.dates
+        named = Clock.named(freq, *how) if freq is not None else Clock.infer(table.times, table.starts, *how)
+        table = replace(table, clock=replace(named, days=rows.days))
+    return settle_gaps(table, gaps)
+
+
+@dataclass
+class Rows:
+    """Columns of a table in the order of its rows."""
+
+    ids: np.ndarray  # (series,)
+    series: np.ndarray  # (rows,)
+    times: np.ndarray
+    values: dict[str, np.ndarray]
+    zone: str | None
+    dates: bool
+    days: bool
+
+
+def open_source(source: Any) -> Parts | nw.DataFrame:
+    """A path as a file that is read in parts; all else as a frame."""
+    if isinstance(source, Parts):
+        return source
+    return Parts(Path(source)) if isinstance(source, str | Path) else read.open_frame(source)
+
+
+def gather(
+    source: Parts | nw.DataFrame, columns: Columns, clock: Clock | None, categories: Collection[str] | None
+) -> Rows:
+    """The columns that will be used; of a file of several parts nothing else is ever in memory."""
+    check_names(source.columns, columns)
+    if isinstance(source, Parts):
+        whole = source.whole(used(columns))
+        if whole is None:
+            try:
+                return _join(source, columns, clock, categories)
+            except read.NotInParts as reason:
+                warnings.warn(f"{source.name} is read whole: {reason}", stacklevel=4)
+                whole = read.open_frame(source.path)
+        source = whole
+    return from_frame(source, columns, clock, categories)
+
+
+def used(columns: Columns) -> list[str]:
+    """The names of all columns that are used."""
+    first = [name for name in (columns.id, columns.time) if name is not None]
+    return [*first, *columns.targets, *columns.covariates]
+
+
+def from_frame(
+    frame: nw.DataFrame, columns: Columns, clock: Clock | None, categories: Collection[str] | None, iso: bool = False
+) -> Rows:
+    """The columns of a frame, or of a part, whose dates must then be `iso`."""
+    ids, series = read.labels(frame, columns.id)
+    times, zone, dates = read.instants(frame, columns.time, series, clock, iso)
+    values = {name: read.numbers(frame[name], "target") for name in columns.targets}
+    values |= {name: read.covariate(frame[name], categories) for name in columns.covariates}
+    days = columns.time is not None and frame[columns.time].dtype == nw.Date
+    return Rows(ids, series, times, values, zone, dates, days)
+
+
+def _join(parts: Parts, columns: Columns, clock: Clock | None, categories: Collection[str] | None) -> Rows:
+    """All parts of a file, each in its compact form before the next is read."""
+    known = survey(parts, columns, categories)
+    read_so_far = list(in_parts(parts, columns, clock, known))
+    kinds = {(rows.zone is None, rows.dates) for _, rows in read_so_far}
+    if len(kinds) > 1:
+        raise read.NotInParts(f"time column {columns.time!r} is not of one kind")
+    zones = {rows.zone for _, rows in read_so_far}
+    last = read_so_far[-1][1]
+    out = Rows(
+        known.ids, np.concatenate([rows.series for _, rows in read_so_far]),
+        np.concatenate([rows.times for _, rows in read_so_far]), {},
+        last.zone if len(zones) == 1 else "UTC", last.dates, last.days,
+    )  # fmt: skip
+    for name in list(last.values):
+        out.values[name] = np.concatenate([rows.values.pop(name) for _, rows in read_so_far])
+    return out
+
+
+def in_parts(parts: Parts, columns: Columns, clock: Clock | None, known: Survey) -> Iterator[tuple[int, Rows]]:
+    """Each part with the number of its first row; series are numbered, and rows counted, over the whole file."""
+    places = {label: place for place, label in enumerate(known.ids.tolist())}
+    counts = np.zeros(len(places), np.int64)
+    for first, frame in parts.read(used(columns), known.types):
+        with counted(first):
+            rows = from_frame(frame, columns, clock, known.categories, iso=True)
+        own = np.array([places[label] for label in rows.ids.tolist()], np.int32)
+        if columns.time is None:
+            rows.times += counts[own[rows.series]]
+            counts[own] += np.bincount(rows.series, minlength=len(own))
+        rows.series = own[rows.series]
+        yield first, replace(rows, ids=known.ids)
+
+
+def arranged(rows: Rows, columns: Columns, clock: Clock) -> tuple[Table, np.ndarray]:
+    """A table in the order of series and time, and which row each of its rows was."""
+    starts = np.concatenate([[0], np.cumsum(np.bincount(rows.series, minlength=len(rows.ids)))])
+    step = np.diff(rows.series)
+    if ((step > 0) | ((step == 0) & (np.diff(rows.times) >= 0))).all():
+        return Table(columns, clock, rows.ids, starts, rows.times, rows.values), np.arange(len(rows.times))
+    order = np.lexsort((rows.times, rows.series))
+    values = {}
+    for name in list(rows.values):
+        values[name] = rows.values.pop(name)[order]
+    return Table(columns, clock, rows.ids, starts, rows.times[order], values), order
 
 
 def long(frame: Any, time: str | None = "ds", id: str = "unique_id", target: str = "y") -> Any:
@@ -69,7 +165,8 @@ def long(frame: Any, time: str | None = "ds", id: str = "unique_id", target: str
     wide = read.open_frame(frame)
     if time is not None and time not in wide.columns:
         raise ValueError(
-            f"time names column {time!r}, which is not in the table: its columns are {_list(wide)}; pass time=, or "
+            f"time names column {time!r}, which is not in the table: its columns are "
+            f"{', '.join(map(str, wide.columns))}; pass time=, or "
             "time=None to count rows"
         )
     if time is None:
@@ -78,11 +175,8 @@ def long(frame: Any, time: str | None = "ds", id: str = "unique_id", target: str
     return melted.rename({" id": id, " target": target}).select(id, time, target).to_native()
 
 
-def _list(frame: nw.DataFrame) -> str:
-    return ", ".join(map(str, frame.columns))
-
-
-def _check_names(frame: nw.DataFrame, columns: Columns) -> None:
+def check_names(present: list[str], columns: Columns) -> None:
+    """Refuse names that are not there, or there for two things."""
     groups = {
         "id": () if columns.id is None else (columns.id,),
         "time": () if columns.time is None else (columns.time,),
@@ -92,16 +186,18 @@ def _check_names(frame: nw.DataFrame, columns: Columns) -> None:
     owner: dict[str, str] = {}
     for argument, names in groups.items():
         for name in names:
-            if name not in frame.columns:
+            if name not in present:
                 raise ValueError(
-                    f"{argument} names column {name!r}, which is not in the table: its columns are {_list(frame)}"
+                    f"{argument} names column {name!r}, which is not in the table: its columns are "
+                    f"{', '.join(map(str, present))}"
                 )
             if name in owner:
                 raise ValueError(f"column {name!r} is named in {owner[name]} and in {argument}: name it in one of them")
             owner[name] = argument
 
 
-def _check_static(table: Table) -> None:
+def check_static(table: Table) -> None:
+    """Refuse static columns that are not."""
     for name in table.columns.static:
         codes = pd.factorize(table.values[name])[0]
         changes = np.diff(codes) != 0
@@ -114,17 +210,17 @@ def _check_static(table: Table) -> None:
             )
 
 
-def _settle_repeated(table: Table, repeated: Repeated, order: np.ndarray) -> Table:
+def settle_repeated(table: Table, repeated: Repeated, order: np.ndarray) -> Table:
+    """One row for each time of a series; `order` says which row of the source each one was."""
     same = np.diff(table.times) == 0
     same[table.starts[1:-1] - 1] = False
     if not same.any() or repeated == "keep":
         return table
     if repeated == "error":
-        mask = np.zeros(len(table), bool)
-        mask[order[1:][same]] = True
+        places = np.sort(order[1:][same])
         hint = "" if table.columns.id else "; if the table holds several series, name their column with id="
         raise ValueError(
-            f"time column {table.columns.time!r} repeats a time of its series in {rows_text(mask)}: pass "
+            f"time column {table.columns.time!r} repeats a time of its series in {places_text(places)}: pass "
             f"repeated='first', 'last' or 'mean', or 'keep' to take each as a row of its own{hint}"
         )
     if repeated in ("first", "last"):
@@ -142,24 +238,13 @@ def _settle_repeated(table: Table, repeated: Repeated, order: np.ndarray) -> Tab
     return replace(kept, values=kept.values | means)
 
 
-def _settle_gaps(table: Table, gaps: Gaps) -> Table:
+def settle_gaps(table: Table, gaps: Gaps) -> Table:
     """Put rows on a grid of equal steps, those that were missing without targets."""
-    counts = _whole_steps(table)
-    if counts is None and gaps == "fill":
-        raise ValueError(
-            f"gaps='fill' needs times that lie whole steps of freq={table.clock.freq!r} apart within a series: "
-            "pass gaps='keep', or the freq"
-        )
-    missing = 0 if counts is None else int((counts - 1).sum())
-    if counts is None or gaps == "keep" or (gaps == "auto" and missing > 0.2 * len(table)):
+    counts = check_gaps(table, gaps)
+    if counts is None:
         return table
-    if not missing:
+    if not (counts > 1).any():
         return replace(table, regular=True)
-    if missing > max(MOST_FILLED, 20 * len(table)):
-        raise ValueError(
-            f"gaps between times would be filled with {missing:,} rows, for {len(table):,} that are there: "
-            f"look for times far from the others, or for a step other than freq={table.clock.freq!r}"
-        )
     place = np.concatenate([[0], np.cumsum(counts)])  # where each row goes
     total = int(place[-1]) + 1
     source = np.full(total, -1)
@@ -174,6 +259,25 @@ def _settle_gaps(table: Table, gaps: Gaps) -> Table:
         values[name] = new
     starts = np.append(place[table.starts[:-1]], total)
     return replace(table, starts=starts, times=times, values=values, regular=True)
+
+
+def check_gaps(table: Table, gaps: Gaps) -> np.ndarray | None:
+    """How many steps lie between a row and the next, if missing times are to become rows; refuses what cannot."""
+    counts = _whole_steps(table)
+    if counts is None and gaps == "fill":
+        raise ValueError(
+            f"gaps='fill' needs times that lie whole steps of freq={table.clock.freq!r} apart within a series: "
+            "pass gaps='keep', or the freq"
+        )
+    missing = 0 if counts is None else int((counts - 1).sum())
+    if counts is None or gaps == "keep" or (gaps == "auto" and missing > 0.2 * len(table)):
+        return None
+    if missing > max(MOST_FILLED, 20 * len(table)):
+        raise ValueError(
+            f"gaps between times would be filled with {missing:,} rows, for {len(table):,} that are there: "
+            f"look for times far from the others, or for a step other than freq={table.clock.freq!r}"
+        )
+    return counts
 
 
 def _whole_steps(table: Table) -> np.ndarray | None:

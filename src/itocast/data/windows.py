@@ -41,13 +41,15 @@ class Numbers:
     past_codes: Codes
     gaps: Tensor  # (rows, features): time between rows and age of what was seen, read over the whole window
     clock: Tensor | None  # (rows,): time in steps, float64; None if the time until a step is not a feature
-    future: Tensor  # (rows, known covariates and calendar)
+    future: Tensor  # (rows, known covariates)
+    calendar: Tensor  # (moments, features): of each time that there is, once
+    moment: Tensor  # (rows,): which of them a row has, int32
     future_codes: Codes
     static: Tensor  # (series, features)
     shift: Tensor  # (series, targets): y = shift + scale · standardised y, float64
     scale: Tensor
-    series: Tensor  # (rows,)
-    starts: Tensor  # (rows,): the first row of the row's series
+    series: Tensor  # (rows,), int32
+    starts: Tensor  # (series,): its first row
     labels: dict[str, np.ndarray]  # of each series: its name, and what its static columns say
 
 
@@ -109,7 +111,7 @@ class Windows:
     def sizes(self) -> Sizes:
         """What a model must know."""
         n = self.numbers
-        ahead = n.future.shape[1] + sum(n.future_codes.counts) + (n.clock is not None)
+        ahead = n.future.shape[1] + n.calendar.shape[1] + sum(n.future_codes.counts) + (n.clock is not None)
         known = self.window * n.gaps.shape[1] + self.horizon * ahead + sum(n.past_codes.counts) + n.static.shape[1]
         known += (2 + self.window) * n.lags.shape[1] * self.local
         return Sizes(self.window, n.lags.shape[1], n.past.shape[1], known, self.horizon)
@@ -117,7 +119,8 @@ class Windows:
     def back(self, index: Tensor | slice) -> Tensor:
         """The rows of each window, oldest first, (windows, window)."""
         origin = self.origins[index]
-        return torch.maximum(origin[:, None] + torch.arange(1 - self.window, 1), self.numbers.starts[origin][:, None])
+        first = self.numbers.starts[self.numbers.series[origin]]
+        return torch.maximum(origin[:, None] + torch.arange(1 - self.window, 1), first[:, None])
 
     def levels(self, index: Tensor | slice = slice(None)) -> tuple[Tensor, Tensor]:
         """Mean and spread of the targets in each window, in the scale of the targets, (windows, 1, targets)."""
@@ -130,7 +133,8 @@ class Windows:
         """What the model reads, and the targets (rows, horizon, targets) in the scale of the model, nan if missing."""
         n, origin, back, ahead = self.numbers, self.origins[index], self.back(index), self.steps(index)
         known = [
-            n.gaps[back].flatten(1), *self._until(origin, ahead), n.future[ahead].flatten(1),
+            n.gaps[back].flatten(1), *self._until(origin, ahead),
+            torch.cat([n.future[ahead], n.calendar[n.moment[ahead]]], -1).flatten(1),
             n.future_codes.expand(ahead).flatten(1), n.past_codes.expand(origin), n.static[n.series[origin]],
         ]  # fmt: skip
         lags, anchor, targets = n.lags[back], n.last[origin][:, None, :], n.targets[ahead]
@@ -158,15 +162,13 @@ def origins(
     A series of window + horizon rows or more gives whole windows; a shorter one all that it has. At least one target
     must have been observed before, and one after. `observed` says so for each row.
     """
-    lengths = np.diff(starts)
-    first = np.repeat(starts[:-1], lengths)
-    end = np.repeat(starts[1:], lengths)
-    row = np.arange(len(times))
-    enough = np.repeat(np.maximum(np.minimum(window, lengths - horizon), 1), lengths)
-    good = (row - first + 1 >= enough) & (row + horizon < end)
-    row, first = row[good], first[good]
-    seen = np.append(0, np.cumsum(observed))
-    good = (seen[row + 1] > seen[first]) & (seen[row + horizon + 1] > seen[row + 1])
+    lengths, first = np.diff(starts), starts[:-1]
+    begin = first + np.maximum(np.minimum(window, lengths - horizon), 1) - 1
+    counts = np.maximum(starts[1:] - horizon - begin, 0)  # origins of each series
+    place = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    row = np.repeat(begin, counts) + place
+    seen = np.append(0, np.cumsum(observed, dtype=np.int32))
+    good = (seen[row + 1] > np.repeat(seen[first], counts)) & (seen[row + horizon + 1] > seen[row + 1])
     if after is not None:
         good &= times[row + 1] > after
     if until is not None:

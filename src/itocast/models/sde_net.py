@@ -78,7 +78,7 @@ class SDENet(Model):
 
     def _law(self, z: Tensor, anchor: Tensor, paths: int, noise: Noise) -> Forecast:
         size = self.strength * self.strange(z).sigmoid().detach()  # (rows, 1)
-        dW = noise.normal(paths, len(z), (self.steps, z.shape[-1])).mul_(math.sqrt(self.dt)).movedim(2, 0)
+        dW = noise.normal(paths, z.shape[0], (self.steps, z.shape[-1])).mul_(math.sqrt(self.dt)).movedim(2, 0)
         start = z.expand(paths, *z.shape)
         *_, end = trajectory(start, self.drift, lambda z: size, self.dt, dW.to(z))
         return self.head(end, end, anchor)

@@ -1,0 +1,182 @@
+"""The whole way from raw numbers to a forecast as one network: what is exported."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import one_hot
+
+from itocast.calibration import Adaptive
+from itocast.clipped import SUPPORTS
+from itocast.data.scaling import QuantileNormal, Scaler
+from itocast.data.windows import SPREAD, squash
+from itocast.export.contract import inputs_of
+from itocast.export.corrections import correction, count
+from itocast.export.laws import Levels, Mixture
+from itocast.export.special import Line, waves
+from itocast.fitted import Fitted
+from itocast.nets import Inputs
+from itocast.sde import Noise
+
+
+class Kept(Noise):
+    """Shared noise that is drawn once and then given again in the same order: constants of a graph."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed, shared=True)
+        self.drawn: list[Tensor] = []
+        self.place = 0
+
+    def again(self) -> Kept:
+        """The same from its start."""
+        self.place = 0
+        return self
+
+    def _next(self, draw: Callable[[], Tensor]) -> Tensor:
+        if self.place == len(self.drawn):
+            self.drawn.append(draw())
+        self.place += 1
+        return self.drawn[self.place - 1].clone()  # what is given may be changed in place
+
+    def normal(self, paths: int, rows: int, shape: tuple[int, ...]) -> Tensor:
+        return self._next(partial(super().normal, paths, rows, shape))
+
+    def keep(self, drop: float, paths: int, rows: int, shape: tuple[int, ...]) -> Tensor:
+        return self._next(partial(super().keep, drop, paths, rows, shape))
+
+
+class Graph(nn.Module):
+    """`Fitted.law` and its summary: arrays of `inputs_of` in, mean, both deviations and quantiles out, float64."""
+
+    def __init__(self, fitted: Fitted, levels: list[float]) -> None:
+        super().__init__()
+        p = self.preparation = fitted.preparation
+        self.model, self.names = fitted.model.eval(), [spec.name for spec in inputs_of(fitted)]
+        self.levels = Levels.of(torch.tensor(levels, dtype=torch.float64))
+        self.ends = SUPPORTS[fitted.support]
+        self.correct = correction(fitted.calibrator)
+        self.by, self.noise = fitted.recipe.calibration_by, Kept(fitted.recipe.seed)
+        self.scalers = {part: _scale(scaler) for part, scaler in p.scalers.items() if part != "targets"}
+        targets = p.scalers["targets"]
+        self.to_targets = _scale(targets)
+        self.warp: Line | None = None
+        if isinstance(targets, QuantileNormal):
+            self.warp = Line(targets.normals, targets.knots, [1 / slope for slope in targets.slopes])
+        else:
+            self.shift, self.scale = _shift_and_scale(targets)
+        self.scales = torch.tensor([parts[:2] for parts in p.scales.values()], dtype=torch.float64)
+        self.known = count(fitted.calibrator)
+        self.grouped = bool(self.by) and not isinstance(fitted.calibrator, Adaptive)
+        self.places = self._numbers(fitted.groups[: self.known - 1])
+        self.identities = self._numbers(p.identity)
+
+    def forward(self, *arrays: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        x = dict(zip(self.names, arrays, strict=True))
+        shift, scale = self._series_scale(x)  # (rows, targets)
+        inputs, centre, spread = self._inputs(x, (x["lags"] - shift[:, None]) / scale[:, None])
+        law = self.model(inputs, self.model.paths, self.noise.again())
+        parts = [part.double().movedim(0, -2) for part in (law.means, law.log_variances, law.log_weights)]
+        out = Mixture(parts[0], (0.5 * parts[1]).exp(), parts[2].exp())
+        if centre is not None:
+            out = out.affine(spread.double(), centre.double())
+        out = self._unscaled(out).affine(scale[:, None], shift[:, None])
+        corrected = out if self.correct is None else self.correct(out, self._place(x))
+        moments = corrected.moments(self.ends)
+        low, high = self.ends
+        quantiles = corrected.quantiles(self.levels)
+        if not (math.isinf(low) and math.isinf(high)):
+            quantiles = quantiles.clamp(low, high)
+        return moments.mean, moments.aleatoric.sqrt(), moments.epistemic.sqrt(), quantiles
+
+    def _unscaled(self, law: Mixture) -> Mixture:
+        """A law in deviations of its series, as the scaler of the targets gives it."""
+        if self.warp is None:
+            return law.affine(self.scale, self.shift)
+        one = torch.ones_like(law.means[..., 0, 0])
+        return replace(law, warp=self.warp, scale=one, shift=torch.zeros_like(one))
+
+    def _numbers(self, labels: list[str]) -> Tensor:
+        """The place of each series among some labels, from 1; 0 for others, and for one that training did not see."""
+        places = {label: place + 1 for place, label in enumerate(labels)}
+        return torch.tensor([*(places.get(str(label), 0) for label in self.preparation.scales), 0])
+
+    def _series_scale(self, x: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """Centre and deviation of each row's series, (rows, targets)."""
+        if "series" not in x:
+            both = self.scales.expand(x["lags"].shape[0], -1, -1)
+        else:
+            both = torch.where(x["series"][:, None, None] < 0, x["scale"], self.scales[x["series"].clamp(min=0)])
+        return both[:, 0], both[:, 1]
+
+    def _number(self, x: dict[str, Tensor]) -> Tensor:
+        """The series of each row, the one after the last for one that is not known."""
+        return torch.where(x["series"] < 0, len(self.scales), x["series"])
+
+    def _place(self, x: dict[str, Tensor]) -> Tensor:
+        """Where the correction of each row is kept, as `calibration.base.places`."""
+        if not self.grouped:
+            return torch.zeros_like(x["lags"][:, 0, 0]).long()
+        if self.by == "series":
+            return self.places[self._number(x)]
+        return torch.where((x["group"] >= 0) & (x["group"] + 1 < self.known), x["group"] + 1, 0)
+
+    def _inputs(self, x: dict[str, Tensor], standard: Tensor) -> tuple[Inputs, Tensor | None, Tensor]:
+        """What the model reads, and centre and spread of the window, as `Windows.batch`."""
+        p = self.preparation
+        lags, last = _small(self.scalers["lags"](standard)), _small(self.to_targets(standard))
+        rows = lags[:, :0, 0]
+        gaps = [squash(x["gap"] - 1)[..., None]] if "gap" in x else []
+        gaps += [squash(x["age"])] if "age" in x else []
+        known = [torch.cat(gaps, -1).flatten(1)] if gaps else []
+        if "until" in x:
+            known.append(squash(x["until"] - torch.arange(1, p.horizon + 1)))
+        ahead = [_small(self.scalers["future"](x["future"]))] if "future" in x else []
+        ahead += [torch.stack(waves(x["time"], p.cycles), -1).float()] if "time" in x else []
+        ahead += [x["holiday"].float()[..., None]] if "holiday" in x else []
+        known += [torch.cat(ahead, -1).flatten(1)] if ahead else []
+        known += [self._hot(x, part).flatten(1) for part in ("future", "past") if f"{part}_codes" in x]
+        known += [_small(self.scalers["static"](x["static"]))] if "static" in x else []
+        known += [self._hot(x, "static")] if "static_codes" in x else []
+        if p.identity:
+            known.append(one_hot(self.identities[self._number(x)], len(p.identity) + 1)[..., 1:].float())
+        anchor, centre, spread = last[:, -1:], None, torch.ones(())
+        read = lags
+        if p.data.local:
+            centre = last.mean(1, keepdim=True)
+            spread = ((last - centre).square().mean(1, keepdim=True) + SPREAD**2).sqrt()
+            read, anchor = (last - centre) / spread, (anchor - centre) / spread
+            known += [centre.flatten(1), spread.log().flatten(1), lags.flatten(1)]
+        past = _small(self.scalers["past"](x["past"])) if "past" in x else lags[..., :0]
+        inputs = Inputs(read, past, torch.cat(known, 1) if known else rows, anchor.expand(-1, p.horizon, -1))
+        return inputs, centre, spread
+
+    def _hot(self, x: dict[str, Tensor], part: str) -> Tensor:
+        """One number for each category of each column, 1 for the one that it is."""
+        p, codes = self.preparation, x[f"{part}_codes"]
+        names = [name for name in getattr(p.columns, part) if name in p.categories]
+        parts = [one_hot(codes[..., i], len(p.categories[name]) + 1)[..., 1:] for i, name in enumerate(names)]
+        return torch.cat(parts, -1).float()
+
+
+def _small(values: Tensor) -> Tensor:
+    """float32, with 0 where nothing was ever seen."""
+    return torch.where(values.isnan(), 0.0, values).float()
+
+
+def _scale(scaler: Scaler) -> Callable[[Tensor], Tensor]:
+    """What `transform` does."""
+    if isinstance(scaler, QuantileNormal):
+        return Line(scaler.knots, scaler.normals, scaler.slopes)
+    shift, scale = _shift_and_scale(scaler)
+    return lambda values: (values - shift) / scale
+
+
+def _shift_and_scale(scaler: Scaler) -> tuple[Tensor, Tensor]:
+    values = scaler.to_dict()
+    shift, scale = (torch.tensor(values[name], dtype=torch.float64) for name in ("shift", "scale"))
+    return shift, scale
