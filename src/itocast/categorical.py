@@ -20,6 +20,13 @@ class Categorical:
     def __init__(self, log_probabilities: Tensor) -> None:
         self.log_probabilities = log_probabilities
 
+    def __len__(self) -> int:
+        return self.log_probabilities.shape[1]
+
+    def __getitem__(self, rows: slice) -> Categorical:
+        """The law of some rows."""
+        return Categorical(self.log_probabilities[:, rows])
+
     @staticmethod
     def join(laws: Sequence[Categorical]) -> Categorical:
         """The rows of several laws below one another."""

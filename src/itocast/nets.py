@@ -86,9 +86,9 @@ class Periodic(nn.Module):
         self.bias.uniform_(-(width**-0.5), width**-0.5, generator=generator)
 
     def forward(self, x: Tensor) -> Tensor:
-        angles = 2 * math.pi * x.T[..., None] * self.frequencies[:, None]  # (features, rows, frequencies)
-        waves = torch.cat([angles.sin(), angles.cos()], dim=-1)
-        return torch.relu(torch.baddbmm(self.bias[:, None], waves, self.weight)).movedim(0, 1).flatten(1)
+        angle = 2 * math.pi * x[..., None] * self.frequencies  # (rows, features, frequencies)
+        waves = torch.cat([angle.sin(), angle.cos()], dim=-1)
+        return torch.relu(torch.einsum("rfw,fwd->rfd", waves, self.weight) + self.bias).flatten(1)
 
 
 class MemberLinear(nn.Module):

@@ -37,7 +37,6 @@ SPACE = {
     "model.block.T": Dial((1.5, 3.0, 4.5)),
     "model.block.dt": Dial((1, 2, 3, 4), parts_of="model.block.T"),
     "model.block.dropout": Dial((0.0, 0.1, 0.2, 0.35, 0.5)),
-    "model.block.gain": Dial(between=(0.02, 0.5)),
     "model.components": Dial((1, 3, 5, 8)),
     "training.learning_rate": Dial(between=(0.25, 4), times=True),
     "training.weight_decay": Dial(between=(1e-3, 0.3)),
