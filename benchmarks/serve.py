@@ -26,6 +26,7 @@ import pandas as pd
 import torch
 
 from itocast import Forecaster, datasets
+from itocast.storage import write_bytes
 
 ROWS = 72  # of a table that is sent
 TABLES = 256
@@ -161,7 +162,7 @@ def main() -> None:
     for horizon in map(int, options.horizons.split(",")):
         lines.append(measure(horizon, options.clients, options.seconds))
         print(lines[-1], flush=True)
-    RESULT.write_text("\n".join(lines) + "\n")
+        write_bytes(RESULT, ("\n".join(lines) + "\n").encode())
 
 
 if __name__ == "__main__":

@@ -71,8 +71,9 @@ class Batcher(Generic[Ask, Answer]):
                 batch.append(self.jobs.get())
             going = None not in batch
             wanted = [job for job in batch if job is not None and not job.answer.cancelled()]
-            answers = self.work([job.ask for job in wanted])
-            self.loop.call_soon_threadsafe(_deliver, wanted, answers)
+            if wanted:
+                answers = self.work([job.ask for job in wanted])
+                self.loop.call_soon_threadsafe(_deliver, wanted, answers)
 
 
 def _deliver(jobs: list[Job[Ask, Answer]], answers: list[Answer | Refused]) -> None:
