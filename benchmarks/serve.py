@@ -141,7 +141,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--horizons", default="1,24")
+    parser.add_argument("--horizons", default="1", help="steps ahead of each model, with commas")
     options = parser.parse_args()
     torch.set_num_threads(1)
     many = f"{options.clients} clients"
