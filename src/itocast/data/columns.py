@@ -14,6 +14,9 @@ import pandas as pd
 
 from itocast.data.clock import Clock
 
+CSV: dict[str, Any] = {  # how files are read; numbers are those that were written, to the last digit
+    "keep_default_na": False, "na_values": [""], "low_memory": False, "float_precision": "round_trip",
+}  # fmt: skip
 MISSING = {"", "na", "n/a", "#n/a", "nan", "null", "none", "-", "?"}  # words for a number that is not there
 
 
@@ -71,7 +74,7 @@ def _read_file(path: Path) -> pd.DataFrame:
 def _read_csv(source: Path | IO[Any], name: str) -> pd.DataFrame:
     """ "NA" and "None" may be names: what is missing in a column of numbers is settled in `numbers`."""
     with csv_errors(name):
-        return separated(pd.read_csv(source, keep_default_na=False, na_values=[""], low_memory=False), name)
+        return separated(pd.read_csv(source, **CSV), name)
 
 
 @contextmanager

@@ -63,7 +63,7 @@ class Parts:
         with self.path.open("rb") as raw, read.csv_errors(self.name):
             file: Any = gzip.GzipFile(fileobj=raw) if self.path.suffix == ".gz" else raw
             reader = pd.read_csv(  # all columns: with usecols a row with too many fields would pass
-                file, dtype=types, chunksize=self.rows, keep_default_na=False, na_values=[""], low_memory=False
+                file, dtype=types, chunksize=self.rows, **read.CSV
             )
             for frame in reader:
                 report(raw.tell())
