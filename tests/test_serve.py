@@ -196,10 +196,19 @@ def test_models_are_described(client, panel):
 
 
 def test_the_document_of_the_interface_and_no_page_that_needs_another_host(client):
-    paths = client.get("/openapi.json").json()["paths"]
-    assert set(paths) == {"/health", "/metrics", "/v1/models", "/v1/forecast", "/v1/observe"}
-    assert client.get("/docs").status_code == 404
-    for name in ("", "web/serve.js", "web/charts.js", "web/csv.js", "web/page.css", "web/serve.css"):
+    document = client.get("/openapi.json").json()
+    assert set(document["paths"]) == {"/health", "/metrics", "/v1/models", "/v1/forecast", "/v1/observe"}
+    assert "security" not in document
+    for name in (
+        "",
+        "docs",
+        "web/docs.js",
+        "web/serve.js",
+        "web/charts.js",
+        "web/csv.js",
+        "web/page.css",
+        "web/serve.css",
+    ):
         text = client.get(f"/{name}")
         assert text.status_code == 200
         assert "https://" not in text.text.replace("https://www.w3.org", "")
@@ -252,7 +261,7 @@ def test_observations_at_once_are_taken_one_after_another(tmp_path, single):
 
 def test_a_token_is_needed_where_there_is_one(folder):
     with running(folder / "single", token=TOKEN) as client:
-        for path in ("/v1/models", "/metrics", "/openapi.json", "/nothing"):
+        for path in ("/v1/models", "/metrics", "/nothing"):
             assert client.get(path).status_code == 401
         for header in ("", "Bearer", "Bearer wrong", f"Basic {TOKEN}", f"Bearer {TOKEN}x", "Bearer é"):
             reply = client.get("/v1/models", headers={"authorization": header.encode()})
@@ -261,7 +270,8 @@ def test_a_token_is_needed_where_there_is_one(folder):
             assert reply.headers["www-authenticate"] == "Bearer"
         assert client.get("/v1/models", headers={"authorization": f"Bearer {TOKEN}"}).status_code == 200
         assert client.get("/health").json() == {"status": "ok", "models": 1}
-        assert client.get("/").status_code == 200
+        assert client.get("/").status_code == client.get("/docs").status_code == 200
+        assert client.get("/openapi.json").json()["security"] == [{"token": []}]
 
 
 def test_pages_of_other_hosts_are_kept_out(client):

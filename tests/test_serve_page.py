@@ -200,3 +200,13 @@ def test_a_token_is_asked_for(browser, folder):
             page.get_by_role("button", name="Download as JSON").click()
         assert json.loads(Path(download.value.path()).read_text())["model"] == "wave"
         page.close()
+
+
+def test_the_interface_can_be_read_and_tried(page, site):
+    page.goto(f"{site}/docs")
+    page.get_by_text("/v1/models", exact=True).click()
+    page.get_by_role("button", name="Try it out").click()
+    page.get_by_role("button", name="Execute").click()
+    answer = page.locator(".live-responses-table .highlight-code").first
+    expect(answer).to_contain_text('"name": "wave"')
+    shot(page, "docs")

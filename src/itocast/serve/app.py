@@ -113,7 +113,9 @@ def build(registry: Registry, limits: Limits = Limits(), token: str | None = Non
         return Response(generate_latest(figures.registry), media_type=CONTENT_TYPE_LATEST)
 
     page.add(app)
-    paths = {"/", "/health", "/openapi.json", "/metrics", "/v1/models", "/v1/forecast", "/v1/observe"}
+    if token is not None:
+        schema.secure(app.openapi())
+    paths = {"/", "/docs", "/health", "/openapi.json", "/metrics", "/v1/models", "/v1/forecast", "/v1/observe"}
     return Gate(app, figures, token, paths)
 
 
@@ -163,5 +165,5 @@ async def _refusal(request: Request, error: Exception) -> Response:
 
 async def _http_refusal(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    text = {404: "there is nothing here: see /openapi.json", 405: "another method is expected here: see Allow"}
+    text = {404: "there is nothing here: see /docs", 405: "another method is expected here: see Allow"}
     return JSONResponse({"error": text.get(error.status_code, error.detail)}, error.status_code, headers=error.headers)

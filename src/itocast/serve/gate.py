@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from itocast.serve.limits import Refused
 
 LOCAL = ("localhost", "127.0.0.1", "::1")
-OPEN = ("/", "/health")  # and all of /web/: need no token, and tell nothing of models
+OPEN = ("/", "/docs", "/openapi.json", "/health")  # and all of /web/: need no token, and tell nothing of models
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 SAFE = [
     (b"x-content-type-options", b"nosniff"),

@@ -1,4 +1,4 @@
-"""The page at / and its files, all from the package."""
+"""The pages at / and /docs and their files: none comes from another host."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from importlib.resources import files
 
 from fastapi import FastAPI, HTTPException, Response
 
-PAGE = "serve.html"
+PAGE, MANUAL = "serve.html", "docs.html"
 FILES = {
     PAGE: "text/html",
+    MANUAL: "text/html",
+    "docs.js": "text/javascript",
     "serve.js": "text/javascript",
     "csv.js": "text/javascript",
     "charts.js": "text/javascript",
@@ -18,20 +20,25 @@ FILES = {
     "uPlot.min.css": "text/css",
     "uPlot.LICENSE": "text/plain",
 }
+SWAGGER = {"swagger-ui-bundle.js": "text/javascript", "swagger-ui.css": "text/css"}  # as fastapi-offline brings them
 
 
 def add(app: FastAPI) -> None:
-    """Serve the files of itocast/web that the page needs; they are read once."""
-    web = files("itocast") / "web"
-    found = {name: (web / name).read_bytes() for name in FILES}
+    """Serve the files of itocast/web that the pages need, and those of Swagger UI; they are read once."""
+    places = ((files("itocast") / "web", FILES), (files("fastapi_offline") / "static", SWAGGER))
+    found = {name: ((folder / name).read_bytes(), kind) for folder, kinds in places for name, kind in kinds.items()}
 
     def reply(name: str) -> Response:
-        headers = {"Cache-Control": "no-cache"}
-        return Response(found[name], media_type=f"{FILES[name]}; charset=utf-8", headers=headers)
+        content, kind = found[name]
+        return Response(content, media_type=f"{kind}; charset=utf-8", headers={"Cache-Control": "no-cache"})
 
     @app.get("/", include_in_schema=False)
     async def start() -> Response:
         return reply(PAGE)
+
+    @app.get("/docs", include_in_schema=False)
+    async def manual() -> Response:
+        return reply(MANUAL)
 
     @app.get("/web/{name}", include_in_schema=False)
     async def file(name: str) -> Response:

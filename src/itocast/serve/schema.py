@@ -82,3 +82,9 @@ def asking(names: tuple[str, ...], tables: tuple[str, ...], form: bool) -> dict[
 def _field(name: str) -> dict[str, Any]:
     field = Options.model_json_schema()["properties"][name]
     return {key: value for key, value in field.items() if key != "title"}
+
+
+def secure(document: dict[str, Any]) -> None:
+    """Say in a finished document that requests bring a token."""
+    document.setdefault("components", {})["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+    document["security"] = [{"token": []}]
