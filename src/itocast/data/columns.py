@@ -14,9 +14,9 @@ import pandas as pd
 
 from itocast.data.clock import Clock
 
-CSV: dict[str, Any] = {  # how files are read; numbers are those that were written, to the last digit
-    "keep_default_na": False, "na_values": [""], "low_memory": False, "float_precision": "round_trip",
-}  # fmt: skip
+CSV: dict[str, Any] = {"keep_default_na": False, "na_values": [""], "low_memory": False}  # how files are read
+if pd.__version__.startswith(("1.", "2.")):  # later ones take numbers as they were written, to the last digit
+    CSV["float_precision"] = "round_trip"
 MISSING = {"", "na", "n/a", "#n/a", "nan", "null", "none", "-", "?"}  # words for a number that is not there
 
 
