@@ -18,7 +18,7 @@ import torch
 
 from against.ours import LONGER, still
 from against.settings import DATASETS, load
-from itocast import HNN, SDEHNN, Forecaster, Training, metrics
+from itocast import HNN, SDEHNN, Data, Forecaster, Training, metrics
 from itocast.models.sde_hnn import Block
 from itocast.nets import Encoder
 from itocast.paper import cells
@@ -44,7 +44,7 @@ CHANGES: dict[str, dict[str, Any]] = {  # arguments of Forecaster; `data` are ch
     "no averaging of weights": {"training": {"averaging": 0}},
     "a constant learning rate of 0.001": {"training": {"schedule": "constant", "learning_rate": 1e-3}},
     "lags not relative to their window": {"data": {"local": False}},
-    "standardised, not by ranks": {"data": {"scaling": "standard"}},
+    "all scaled to 0 … 1, not by quantiles": {"data": {"scaling": "minmax"}},
     "no calibration": {"calibration": None},
 }
 
@@ -54,7 +54,7 @@ def measure(dataset: str, protocol: str, change: str, seed: int, data_dir: str |
     torch.set_num_threads(1)
     setting = load(dataset, protocol, data_dir=data_dir).earlier
     arguments = dict(CHANGES[change])
-    data = setting.data.model_copy(update=arguments.pop("data", {}))
+    data = Data(**setting.data.model_dump() | arguments.pop("data", {}))
     if change == WITHOUT:
         longer = next(iter(LONGER.values()))
         arguments["training"] = {"epochs": round(longer * Training.suited(len(setting.parts.train)).epochs)}
