@@ -27,7 +27,7 @@ bench-forecaster: .venv/installed
 	$(BIN)/python benchmarks/uci.py --data-dir $(DATA)/uci
 	$(BIN)/python benchmarks/digits.py
 
-bench-scale: .venv/installed-export
+bench-scale: .venv/installed-parquet .venv/installed-onnx
 	$(BIN)/python benchmarks/scale.py
 	$(BIN)/python benchmarks/latency.py
 
@@ -56,24 +56,8 @@ clean:
 	$(BIN)/pip install --quiet -c constraints.txt -e .
 	touch $@
 
-.venv/installed-dgp: .venv/installed
-	$(BIN)/pip install --quiet -c constraints.txt -e '.[dgp]'
-	touch $@
-
-.venv/installed-export: .venv/installed
-	$(BIN)/pip install --quiet -c constraints.txt -e '.[parquet,onnx]'
-	touch $@
-
-.venv/installed-serve: .venv/installed
-	$(BIN)/pip install --quiet -c constraints.txt -e '.[serve]'
-	touch $@
-
-.venv/installed-bench: .venv/installed
-	$(BIN)/pip install --quiet -c constraints.txt -e '.[bench]'
-	touch $@
-
-.venv/installed-test: .venv/installed
-	$(BIN)/pip install --quiet -c constraints.txt -e '.[test]'
+.venv/installed-%: .venv/installed  # an extra of pyproject.toml
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[$*]'
 	touch $@
 
 .venv/browser: | .venv/bin/python

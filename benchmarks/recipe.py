@@ -16,9 +16,9 @@ from typing import Any
 
 import torch
 
-from against.ours import LONGER, still
+from against.ours import LONGER, longer, still
 from against.settings import DATASETS, load
-from itocast import HNN, SDEHNN, Data, Forecaster, Training, metrics
+from itocast import HNN, SDEHNN, Data, Forecaster, metrics
 from itocast.models.sde_hnn import Block
 from itocast.nets import Encoder
 from itocast.paper import cells
@@ -29,7 +29,7 @@ from itocast.storage import write_bytes
 
 HERE = Path(__file__).parent
 PROTOCOLS = ("paper", "practical")
-DEFAULT, WITHOUT = "the default recipe", "no block, 1.8 times the epochs"
+DEFAULT, WITHOUT = "the default recipe", f"no block, {LONGER:g} times the epochs"
 CHANGES: dict[str, dict[str, Any]] = {  # arguments of Forecaster; `data` are changes of the protocol's own
     DEFAULT: {},
     "no noise: g = 0": {"model": still},
@@ -56,8 +56,7 @@ def measure(dataset: str, protocol: str, change: str, seed: int, data_dir: str |
     arguments = dict(CHANGES[change])
     data = Data(**setting.data.model_dump() | arguments.pop("data", {}))
     if change == WITHOUT:
-        longer = next(iter(LONGER.values()))
-        arguments["training"] = {"epochs": round(longer * Training.suited(len(setting.parts.train)).epochs)}
+        arguments["training"] = longer(setting)
     horizon, window = setting.protocol.horizon, setting.protocol.window
     forecaster = Forecaster(horizon, window=window, data=data, seed=seed, **arguments)
     began = time.process_time()

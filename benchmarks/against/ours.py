@@ -38,14 +38,19 @@ ABLATIONS: dict[str, dict[str, Any]] = {  # of the block; what is left takes les
     f"{DEFAULT}-no-g": {"model": still},
     f"{DEFAULT}-no-block": {"model": partial(HNN, components=5)},
 }
-LONGER = {f"{DEFAULT}-no-block": 1.8}  # times the epochs of the default, so that none has less time than it
+LONGER = 1.8  # times the epochs of the default for a network without the block, so that it has no less time
+
+
+def longer(setting: Setting) -> dict[str, int]:
+    """Settings of training for a network without the block."""
+    return {"epochs": round(LONGER * Training.suited(len(setting.parts.train)).epochs)}
 
 
 def answer(name: str, setting: Setting, seed: int) -> Answer:
     """Fit on all rows before the test part, of which the Forecaster holds out the validation part itself."""
     arguments = dict((OURS | ABLATIONS)[name])
-    if name in LONGER:
-        arguments["training"] = {"epochs": round(LONGER[name] * Training.suited(len(setting.parts.train)).epochs)}
+    if name == f"{DEFAULT}-no-block":
+        arguments["training"] = longer(setting)
     forecaster = Forecaster(
         setting.protocol.horizon, window=setting.protocol.window, data=setting.data, seed=seed, **arguments
     )

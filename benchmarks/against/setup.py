@@ -7,7 +7,7 @@ from typing import Any
 from against.laws import KNOTS
 from against.neural import CHECK, MODELS, SETTINGS, STEPS
 from against.neural import PATIENCE as CHECKS
-from against.ours import ABLATIONS, DEFAULT, LONGER, OURS
+from against.ours import ABLATIONS, LONGER, OURS
 from against.trees import (
     ENOUGH,
     FEW,
@@ -54,7 +54,7 @@ def _models() -> str:
 
 PARTS = (
     "The same recipe with the block, with g held at 0 so that paths do not differ, and without the block. The last "
-    f"has {LONGER[f'{DEFAULT}-no-block']:g} times as many epochs, so that it has no less time. NLL is that of the law "
+    f"has {LONGER:g} times as many epochs, so that it has no less time. NLL is that of the law "
     "itself."
 )
 _FIT = (1 - TEST) * (1 - VALIDATION)

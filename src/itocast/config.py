@@ -102,7 +102,7 @@ class Config(Settings):
         values = self.model_dump(mode="json", exclude_defaults=True)
         values |= {name: "" for name in ("time", "id") if getattr(self, name) is None}
         values |= {"calibration": "none"} if self.calibration is None else {}
-        return _toml(values).lstrip("\n")
+        return toml(values).lstrip("\n")
 
     def forecaster(self) -> Forecaster:
         """A forecaster of these settings."""
@@ -118,7 +118,7 @@ class Config(Settings):
         return {name: getattr(self, name) for name in ("target", "time", "id", "past", "future", "static")}
 
 
-def _toml(values: dict[str, Any], table: str = "") -> str:
+def toml(values: dict[str, Any], table: str = "") -> str:
     """A table of TOML and those inside it; a word or list of JSON is one of TOML too."""
     plain = {name: value for name, value in values.items() if not isinstance(value, dict)}
     for name, value in plain.items():
@@ -126,5 +126,5 @@ def _toml(values: dict[str, Any], table: str = "") -> str:
             raise ValueError(f"{table}{name}=None: a settings file cannot hold it; give it a value, or leave it out")
     lines = [f"{name} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in plain.items()]
     head = f"\n[{table[:-1]}]\n" if table and plain else ""
-    inner = [_toml(value, f"{table}{name}.") for name, value in values.items() if isinstance(value, dict)]
+    inner = [toml(value, f"{table}{name}.") for name, value in values.items() if isinstance(value, dict)]
     return "".join([head, *lines, *inner]).replace("\x7f", "\\u007f")

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from itocast.config import toml
 from itocast.data.table import Table
 from itocast.fitted import Fitted
 from itocast.models import MODELS
@@ -29,23 +30,13 @@ def settings(fitted: Fitted) -> str:
     data = prepared.data.model_dump() | ({"freq": prepared.clock.freq} if prepared.data.freq else {})
     kind = next((kind for kind, cls in MODELS.items() if cls is type(fitted.model)), type(fitted.model).__name__)
     tables = {"data": data, "training": fitted.history.settings, "model": {"kind": kind} | config}
-    lines = _lines(top)
-    for name, values in tables.items():
-        lines += ["", f"[{name}]", *_lines(values)]
-    return "\n".join(lines) + "\n"
+    return toml(_given(top | tables))
 
 
-def _lines(values: dict[str, Any]) -> list[str]:
-    return [f"{name} = {_toml(value)}" for name, value in values.items() if value is not None]
-
-
-def _toml(value: Any) -> str:
-    """A plain value as TOML: but for tables, as JSON."""
-    if isinstance(value, dict):
-        return "{ " + ", ".join(_lines(value)) + " }"
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(_toml(one) for one in value)}]"
-    return json.dumps(value, ensure_ascii=False)
+def _given(values: dict[str, Any]) -> dict[str, Any]:
+    """Without what is None, which a settings file leaves out."""
+    pairs = ((name, _given(value) if isinstance(value, dict) else value) for name, value in values.items())
+    return {name: value for name, value in pairs if value is not None}
 
 
 def data(fitted: Fitted, table: Table) -> dict[str, Any]:
