@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from itocast.forecast import Forecast
-from itocast.fused import MixtureLogDensity, Walk
+from itocast.fused import MixtureLogDensity, Walk, Waves
 from itocast.models.base import mixture, observed
 from itocast.sde import Noise, SDEBlock
 
@@ -18,10 +18,18 @@ def _draw(*shape):
 
 @pytest.mark.parametrize("rows", [4, 1], ids=["fresh noise", "shared noise"])
 def test_gradients_of_a_walk(rows):
-    z, weight, bias = _draw(3, 4, 5), _draw(10, 5) / 3, _draw(10)
-    gain, noise = torch.tensor(0.7, dtype=torch.float64), _draw(2, 3, rows, 5)
-    inputs = [part.requires_grad_() for part in (z, weight, bias, gain)]
-    assert torch.autograd.gradcheck(lambda *x: Walk.apply(*x, noise, 1.5), inputs)
+    parts = (_draw(4, 5), _draw(10, 5) / 3, _draw(10), _draw(2, 3, rows, 5))
+    inputs = [part.requires_grad_() for part in parts]
+    assert torch.autograd.gradcheck(lambda *x: Walk.apply(*x, 1.5), inputs)
+
+
+def test_waves_are_an_embedding_of_each_number_and_have_its_gradients():
+    x, frequencies, weight, bias = parts = (_draw(6, 3), _draw(3, 4), _draw(3, 8, 2), _draw(3, 2))
+    angle = 2 * torch.pi * x[..., None] * frequencies
+    waves = torch.cat([angle.sin(), angle.cos()], -1)
+    plain = torch.relu(torch.einsum("rfw,fwd->rfd", waves, weight) + bias).flatten(1)
+    torch.testing.assert_close(Waves.apply(*parts), plain)
+    assert torch.autograd.gradcheck(Waves.apply, [part.requires_grad_() for part in parts])
 
 
 def test_gradients_of_a_mixture():

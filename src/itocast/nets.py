@@ -12,6 +12,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from itocast.forecast import Forecast
+from itocast.fused import Waves
 from itocast.sde import Noise
 from itocast.settings import Settings
 from itocast.spectral import SpectralNorm
@@ -86,9 +87,8 @@ class Periodic(nn.Module):
         self.bias.uniform_(-(width**-0.5), width**-0.5, generator=generator)
 
     def forward(self, x: Tensor) -> Tensor:
-        angle = 2 * math.pi * x[..., None] * self.frequencies  # (rows, features, frequencies)
-        waves = torch.cat([angle.sin(), angle.cos()], dim=-1)
-        return torch.relu(torch.einsum("rfw,fwd->rfd", waves, self.weight) + self.bias).flatten(1)
+        out: Tensor = Waves.apply(x, self.frequencies, self.weight, self.bias)
+        return out
 
 
 class MemberLinear(nn.Module):

@@ -40,13 +40,14 @@ class Noise:
         return torch.randn(paths, 1 if self.shared else rows, *shape, generator=self.generator)
 
     def keep(self, drop: float, paths: int, rows: int, shape: tuple[int, ...]) -> Tensor:
-        """A dropout mask with inverted scaling: 0 with probability `drop`, to five digits, else 1 / (1 - drop)."""
+        """A dropout mask with inverted scaling: 0 with probability `drop`, in steps of 1/256, else 1 / (1 - drop)."""
         size = (paths, 1 if self.shared else rows, *shape)
         count = math.prod(size)
-        words = torch.empty(-(-count // 4), dtype=torch.int64).random_(-(2**63), 2**63 - 1, generator=self.generator)
-        numbers = words.view(torch.int16)[:count]  # four of 16 bits in a word
-        kept = torch.ge(numbers, round(2**16 * drop) - 2**15, out=torch.empty(count))  # far faster than by way of bool
-        return kept.div_(1 - drop).view(size)
+        words = torch.empty(-(-count // 8), dtype=torch.int64).random_(-(2**63), 2**63 - 1, generator=self.generator)
+        dropped = min(max(round(256 * drop), 1), 255)
+        numbers = words.view(torch.int8)[:count]  # eight in a word
+        kept = torch.ge(numbers, dropped - 128, out=torch.empty(count))  # far faster than by way of bool
+        return kept.div_(1 - dropped / 256).view(size)
 
 
 def euler_maruyama(z: Tensor, f: Field, g: Field, dt: float, dW: Tensor) -> Tensor:
@@ -196,7 +197,8 @@ class SDEBlock(nn.Module):
         weight = torch.cat([part.weights(follow=self.training)["0.weight"] for part in (self.drift, self.diffusion)])
         bias = torch.cat([layer.bias for layer in layers if layer])
         driven = dW.to(z) if masks is None else dW.to(z) * masks.to(z)
-        end, g = Walk.apply(z.expand(paths, *z.shape), weight, bias, self._gain(z), driven, self.dt)
+        driven = driven if self.log_gain is None else driven * self._gain(z)
+        end, g = Walk.apply(z, weight, bias, driven, self.dt)
         return end, g
 
     def _gain(self, z: Tensor) -> Tensor:

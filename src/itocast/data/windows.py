@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import one_hot
+from torch.nn.functional import embedding, one_hot
 
 from itocast.nets import Inputs, Sizes
 
@@ -124,10 +124,7 @@ class Windows:
 
     def levels(self, index: Tensor | slice = slice(None)) -> tuple[Tensor, Tensor]:
         """Mean and spread of the targets in each window, in the scale of the targets, (windows, 1, targets)."""
-        values = self.numbers.last[self.back(index)].mT.contiguous()  # (windows, targets, window)
-        mean = values.mean(-1, keepdim=True)
-        spread = ((values - mean).square().mean(-1, keepdim=True) + SPREAD**2).sqrt()
-        return mean.mT, spread.mT
+        return _level(self.numbers.last[self.back(index)])
 
     def batch(self, index: Tensor | slice) -> tuple[Inputs, Tensor]:
         """What the model reads, and the targets (rows, horizon, targets) in the scale of the model, nan if missing."""
@@ -139,11 +136,12 @@ class Windows:
         ]  # fmt: skip
         lags, anchor, targets = n.lags[back], n.last[origin][:, None, :], n.targets[ahead]
         if self.local:
-            centre, spread = self.levels(index)
-            lags, anchor, targets = ((part - centre) / spread for part in (n.last[back], anchor, targets))
-            known += [centre.flatten(1), spread.log().flatten(1), n.lags[back].flatten(1)]
+            last = n.last[back]
+            centre, spread = _level(last)
+            known += [centre.flatten(1), spread.log().flatten(1), lags.flatten(1)]
+            lags, anchor, targets = ((part - centre) / spread for part in (last, anchor, targets))
         anchor = anchor.expand(-1, self.horizon, -1)
-        return Inputs(lags, n.past[back], torch.cat(known, 1), anchor), targets
+        return Inputs(lags, embedding(back, n.past), torch.cat(known, 1), anchor), targets
 
     def _until(self, origin: Tensor, ahead: Tensor) -> list[Tensor]:
         """How much later than usual each step is, where that varies."""
@@ -151,6 +149,14 @@ class Windows:
         if clock is None:
             return []
         return [squash(clock[ahead] - clock[origin][:, None] - torch.arange(1, self.horizon + 1))]
+
+
+def _level(values: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and spread over the window of values (windows, window, targets), each (windows, 1, targets)."""
+    values = values.mT.contiguous()
+    mean = values.mean(-1, keepdim=True)
+    spread = ((values - mean).square().mean(-1, keepdim=True) + SPREAD**2).sqrt()
+    return mean.mT, spread.mT
 
 
 def origins(
