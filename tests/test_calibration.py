@@ -124,7 +124,7 @@ def test_missing_outcomes_are_left_out(name):
     one, two = CALIBRATORS[name]().fit(law, holes).apply(law), CALIBRATORS[name]().fit(law[:300], y[:300]).apply(law)
     torch.testing.assert_close(one.quantile([0.1, 0.9]), two.quantile([0.1, 0.9]))
     nothing = CALIBRATORS[name]().fit(law, torch.full_like(y, torch.nan)).apply(law)
-    torch.testing.assert_close(nothing.mean, law.mean)
+    torch.testing.assert_close(nothing.mean, law.mean, rtol=1e-4, atol=1e-4)  # tables are of single precision
     assert nothing.variance.isfinite().all()
 
 

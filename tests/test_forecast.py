@@ -639,3 +639,14 @@ def test_tables_of_quantiles_are_right_where_laws_are_peaked():
     wrong = (law.cdf(law.tabulate(levels)) - levels.reshape(-1, 1, 1, 1)).abs()
     assert wrong.max() < 0.01
     assert wrong.mean() < 1e-4
+
+
+def test_a_table_is_right_where_single_levels_lie_in_gaps_of_the_law():
+    """A small far mode has its quantiles between those of two levels: none may be taken from beyond it."""
+    far = torch.tensor([0.0, 40.0]).expand(50, 2)[None, :, None, None, :]
+    shares = torch.linspace(0.005, 0.05, 50)
+    weights = torch.stack([1 - shares, shares], -1)[None, :, None, None, :]
+    law = Forecast(far, torch.ones_like(far), weights)
+    exact, table = law.quantile(module.LEVELS), law.tabulate(module.LEVELS)
+    near = (law.cdf(table) - module.LEVELS[:, None, None, None]).abs() < 1e-3
+    assert (near | ((table - exact).abs() < 0.05)).all()

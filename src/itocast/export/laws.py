@@ -254,7 +254,7 @@ class _Flat:
             z = (grid[..., None] - means[:, None]) / wide[:, None]
             reached = running_max(0.5 + 0.5 * (z.erf().double() @ total)[..., 0])
             if turn < 2:
-                inner = _between(levels.shares[::2], grid.double(), reached).float()
+                inner = _between(levels.shares, grid.double(), reached).float()
                 grid = torch.cat([low, inner, high], 1)
         heights = weights / deviations / math.sqrt(2 * math.pi)
         density = ((-z * z).clamp(min=-85).exp() @ heights[..., None])[..., 0]
