@@ -1,6 +1,6 @@
 PYTHON ?= python3
 BIN := .venv/bin
-.PHONY: demo test lint bench bench-core bench-forecaster bench-scale bench-recipe bench-serve bench-peers paper clean
+.PHONY: demo test lint bench bench-core bench-forecaster bench-scale bench-speed bench-recipe bench-serve bench-peers paper clean
 
 demo: .venv/installed
 	$(BIN)/itocast demo
@@ -13,7 +13,7 @@ lint: .venv/installed-test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: bench-core bench-forecaster bench-scale bench-recipe bench-peers
+bench: bench-core bench-forecaster bench-scale bench-speed bench-recipe bench-peers
 
 DATA ?= data
 
@@ -30,6 +30,9 @@ bench-forecaster: .venv/installed
 bench-scale: .venv/installed-parquet .venv/installed-onnx
 	$(BIN)/python benchmarks/scale.py
 	$(BIN)/python benchmarks/latency.py
+
+bench-speed: .venv/installed
+	$(BIN)/python benchmarks/speed.py
 
 bench-recipe: .venv/installed
 	$(BIN)/python benchmarks/recipe.py --data-dir $(DATA)

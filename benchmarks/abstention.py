@@ -75,7 +75,7 @@ def curves(forecaster: Forecaster, frame: pd.DataFrame, cut: pd.Timestamp) -> Cu
 def candidates(forecaster: Forecaster, frame: pd.DataFrame) -> dict[str, np.ndarray]:
     """RMSE of the validation forecasts kept at each rate, by what a rule could be made of; `frame` ends with them."""
     part = 1 - forecaster.recipe.data.validation
-    [(fitted, windows)] = forecaster._tests(forecaster._read(frame)[0], part, 1, refit=False)
+    [(fitted, windows)] = forecaster.reader.tests(forecaster.reader.read(frame)[0], part, 1, refit=False)
     windows = windows.thin(4000)
     law, y = fitted.law(windows), windows.actuals()
     epistemic, variance = law.epistemic.double(), law.variance.double()

@@ -45,7 +45,7 @@ def measure(forecaster: Forecaster, path: Path) -> tuple[float, float, float, fl
     session = onnxruntime.InferenceSession(path, settings, providers=["CPUExecutionProvider"])
     one = inputs(forecaster)
     many = {name: np.repeat(array, 64, axis=0) for name, array in one.items()}
-    [(windows, _)] = forecaster._ahead(None, None)
+    [(windows, _)] = forecaster.reader.ahead(None, None)
 
     def library() -> None:
         law = forecaster.fitted.law(windows)

@@ -87,7 +87,7 @@ def test_doubt_grows_with_the_variance_and_with_its_epistemic_part(rows):
 
 def test_a_large_series_is_not_doubted_more_than_a_small_one(panel):
     frame, forecaster = panel
-    table = forecaster._read(frame)[0]
+    table = forecaster.reader.read(frame)[0]
     windows = forecaster.fitted.preparation.windows(table)
     number = windows.numbers.series[windows.origins]
     factor = torch.tensor([1.0, 1e6, 1e-3], dtype=torch.float64)[number][:, None, None]

@@ -113,7 +113,7 @@ def test_a_panel_is_one_stream_in_the_order_of_time():
     frame = panel_frame(400)
     forecaster = tiny(calibration="adaptive").fit(frame)
     fitted = forecaster.fitted
-    table = forecaster._read(frame)[0]
+    table = forecaster.reader.read(frame)[0]
     windows = fitted.preparation.windows(table)
     ordered = windows.by_time(table.times)
     times = table.times[ordered.origins.numpy()]

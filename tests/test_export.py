@@ -63,7 +63,7 @@ def fitted(model="sde_hnn", frame=None, names=NAMES, horizon=2, settings=SMALL, 
 def compared(forecaster: Forecaster, frame: pd.DataFrame, levels=ASKED) -> float:
     """The largest difference of the network that is exported from the library, on a table's newest forecasts."""
     inner = forecaster.fitted
-    table = forecaster._read(frame)[0]
+    table = forecaster.reader.read(frame)[0]
     preparation = inner.preparation.meeting(table)
     windows = preparation.windows(table).last(40)
     law, arrays = inner.law(windows), arrays_of(inner, table, windows, preparation)

@@ -13,7 +13,7 @@ import pytest
 import torch
 from conftest import TINY, TINY_SDE, ahead_frame, tiny, wave_frame
 
-from itocast import Data, Forecaster, forecaster, metrics
+from itocast import Data, Forecaster, metrics
 from itocast.training import EFFORTS, Training, nll
 
 BOUNDS = ["lo-80", "hi-80", "lo-95", "hi-95"]
@@ -304,7 +304,7 @@ def test_a_forecast_needs_no_more_than_the_last_window(single):
 def test_the_size_of_chunks_changes_nothing(panel, monkeypatch, size):
     frame, forecaster_ = panel
     test, scores = forecaster_.backtest(frame, start=0.9), forecaster_.evaluate(frame, start=0.9)
-    monkeypatch.setattr(forecaster, "CHUNK", size)
+    monkeypatch.setattr("itocast.fitted.Fitted.at_once", size)
     np.testing.assert_allclose(numbers(forecaster_.backtest(frame, start=0.9)), numbers(test), rtol=2e-4)
     small = forecaster_.evaluate(frame, start=0.9)
     assert (small["of"] == scores["of"]).all()
@@ -335,7 +335,7 @@ def test_evaluate_scores_the_laws_of_the_backtest(panel):
     assert list(scores) == ["by", "of", "forecasts", *metrics.METRICS]
     assert scores["by"].tolist() == ["all"] + ["step"] * 3 + ["series"] * 3
     assert scores["of"].tolist() == ["", "1", "2", "3", "a", "b", "c"]
-    table = forecaster._read(frame)[0]
+    table = forecaster.reader.read(frame)[0]
     windows = forecaster.fitted.preparation.windows(table, after=table.cutoff(0.9))
     law, y = forecaster.fitted.law(windows), windows.actuals()
     series = windows.numbers.series[windows.origins].numpy()
@@ -433,8 +433,8 @@ def test_update_is_never_worse_on_the_newest_rows(single, rate):
         forecaster.fitted.model.load_state_dict(tiny(training={"epochs": 5}).fit(frame[:200]).fitted.model.state_dict())
     before = weights(forecaster)
     fitted = forecaster.fitted
-    table = forecaster._read(frame)[0]
-    newest = fitted.preparation.windows(table, after=forecaster._read(frame[200:])[0].cutoff(0.8))
+    table = forecaster.reader.read(frame)[0]
+    newest = fitted.preparation.windows(table, after=forecaster.reader.read(frame[200:])[0].cutoff(0.8))
     score = nll(fitted.model, newest)
     forecaster.update(frame[200:])
     assert nll(fitted.model, newest) <= score + 1e-6

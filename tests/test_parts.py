@@ -70,7 +70,7 @@ def test_forecasts_do_not_depend_on_the_size_of_a_part(forecaster, path, order, 
     write(frame, path)
     expected = forecaster.predict(frame, abstain=0.1)
     monkeypatch.setattr(parts, "ROWS", rows)
-    monkeypatch.setattr("itocast.forecaster.CHUNK", 4)  # two series of two steps at a time
+    monkeypatch.setattr("itocast.fitted.Fitted.at_once", 2)  # series at a time
     same(forecaster.predict(path, abstain=0.1), expected)
 
 
@@ -107,7 +107,7 @@ def test_rows_ahead_and_a_table_of_them(tmp_path, monkeypatch):
     frame.to_csv(tmp_path / "table.csv", index=False)
     expected = model.predict(frame, future=ahead)
     monkeypatch.setattr(parts, "ROWS", 11)
-    monkeypatch.setattr("itocast.forecaster.CHUNK", 2)
+    monkeypatch.setattr("itocast.fitted.Fitted.at_once", 1)
     same(model.predict(tmp_path / "whole.csv"), expected)
     same(model.predict(tmp_path / "table.csv", future=ahead), expected)
 
@@ -167,7 +167,7 @@ def test_what_cannot_be_read_in_parts_is_read_whole(forecaster, tmp_path, monkey
     frame.to_csv(tmp_path / "table.csv", index=False)
     expected = forecaster.predict(frame)
     monkeypatch.setattr(parts, "ROWS", 60)
-    monkeypatch.setattr("itocast.forecaster.CHUNK", 2)
+    monkeypatch.setattr("itocast.fitted.Fitted.at_once", 1)
     with pytest.warns(UserWarning, match=reason):
         same(forecaster.predict(tmp_path / "table.csv"), expected)
 
@@ -183,7 +183,7 @@ def test_memory_holds_the_ends_of_open_series_alone(forecaster, tmp_path, monkey
     for order, open_ in (("by series", 1), ("by time", 4)):
         held.clear()
         ORDERS[order](frame).to_csv(tmp_path / "table.csv", index=False)
-        monkeypatch.setattr("itocast.forecaster.CHUNK", 2)
+        monkeypatch.setattr("itocast.fitted.Fitted.at_once", 1)
         forecaster.predict(tmp_path / "table.csv")
         assert len(held) > 50
         assert max(held) <= open_ * (4 + 2 + 10)  # window, horizon, and back to the last value seen
@@ -225,7 +225,7 @@ def test_an_error_on_the_way_leaves_the_old_file(forecaster, tmp_path, monkeypat
     frame.to_csv(tmp_path / "table.csv", index=False)
     (tmp_path / "out.csv").write_text("old")
     monkeypatch.setattr(parts, "ROWS", 100)
-    monkeypatch.setattr("itocast.forecaster.CHUNK", 2)
+    monkeypatch.setattr("itocast.fitted.Fitted.at_once", 1)
     with pytest.raises(ValueError, match="holds text"):
         forecaster.predict_file(tmp_path / "table.csv", tmp_path / "out.csv")
     assert sorted(os.listdir(tmp_path)) == ["out.csv", "table.csv"]
@@ -240,7 +240,7 @@ def test_an_interrupt_leaves_no_half_written_file(forecaster, tmp_path):
     (tmp_path / "out.csv").write_text("old")
     code = (
         "import sys; from itocast.data import parts; parts.ROWS = 500\n"
-        "from itocast import cli, forecaster; forecaster.CHUNK = 2\n"
+        "from itocast import cli, fitted; fitted.Fitted.at_once = 1\n"
         f"sys.argv = ['itocast', 'predict', {str(tmp_path / 'model')!r}, {str(tmp_path / 'table.csv')!r}, "
         f"'-o', {str(tmp_path / 'out.csv')!r}]\ncli.run()"
     )

@@ -12,6 +12,7 @@ from conftest import panel_frame, tiny, wave_frame
 
 from itocast import Forecaster
 from itocast.config import Config
+from itocast.reader import instant
 from itocast.report import figures, render, write
 from itocast.report import lines as lines_module
 from itocast.report.lines import pack, pack_times
@@ -21,7 +22,7 @@ EVIL = "</script><b>&amp;"
 
 
 def figures_of(forecaster: Forecaster, frame: pd.DataFrame, **options) -> dict:
-    return figures(forecaster.fitted, *forecaster._read(frame), **options)
+    return figures(forecaster.fitted, *forecaster.reader.read(frame), **options)
 
 
 def decoded(line: dict, name: str) -> np.ndarray:
@@ -143,7 +144,7 @@ def test_rows_after_training_and_after_start_are_tested():
     new = figures_of(forecaster, longer)
     assert new["headline"].endswith("of 300 test hours")
     assert not any("epoch was chosen" in sentence for sentence in new["says"])
-    later = figures_of(forecaster, longer, start=forecaster._instant(forecaster._read(longer)[0], 0.9))
+    later = figures_of(forecaster, longer, start=instant(forecaster.reader.read(longer)[0], 0.9))
     assert later["headline"].endswith("of 70 test hours")
 
 
@@ -225,8 +226,8 @@ def test_the_same_rows_give_the_same_figures_and_digest(single, report):
 def test_other_models_are_scored_beside(single, tmp_path):
     frame, forecaster = single
     other = tiny(training={"epochs": 1}, seed=5).fit(frame)
-    table = forecaster._read(frame)[0]
-    scores = figures_of(forecaster, frame, beside={"other": (other.fitted, other._read(frame)[0])})["scores"]
+    table = forecaster.reader.read(frame)[0]
+    scores = figures_of(forecaster, frame, beside={"other": (other.fitted, other.reader.read(frame)[0])})["scores"]
     own = figures(other.fitted, table)["scores"][0]
     assert scores[1] == own | {"name": "other"}
     with pytest.raises(

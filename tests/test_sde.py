@@ -241,7 +241,7 @@ def test_normal_numbers_are_standard_normal():
     assert x.pow(4).mean().item() == pytest.approx(3, abs=4 * math.sqrt(96 / x.numel()))
 
 
-@pytest.mark.parametrize("drop, steps", [(0.0001, 1), (0.05, 13), (0.2, 51), (0.5, 128), (0.9, 230), (0.9999, 255)])
+@pytest.mark.parametrize(("drop", "steps"), [(0.0001, 1), (0.05, 13), (0.2, 51), (0.5, 128), (0.9, 230), (0.9999, 255)])
 def test_keep_is_zero_or_inverse_with_the_right_frequency(drop, steps):
     mask = Noise(2, shared=False).keep(drop, 4, 100, (50,))
     drop, dropped, n = steps / 256, (mask == 0), mask.numel()

@@ -47,7 +47,7 @@ def measure(dataset: str, protocol: str, peer: str, seed: int, quick: bool, data
     scores |= {} if answer.nll is None else {"nll": answer.nll}
     costs = {
         "fit_seconds": answer.fit_seconds, "predict_seconds": 1000 * answer.predict_seconds / len(y),
-        "size": answer.size, "memory": _memory(),
+        "size": answer.size, "memory": peak_memory(),
     }  # fmt: skip
     return {
         **about, "rows": rows, "tested": len(y), "horizon": y.shape[1], "targets": y.shape[2], "scores": scores | costs,
@@ -103,7 +103,7 @@ def _about(setting: Setting, dataset: str) -> Cell:
     return {"file": setting.opened.file.name, "digest": setting.opened.digest, "unit": source_of(dataset).unit}
 
 
-def _memory() -> float:
+def peak_memory() -> float:
     """The most memory this process ever held, in megabytes."""
     status = Path("/proc/self/status")
     if status.exists():  # what getrusage gives may be the parent's

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -29,6 +29,7 @@ from itocast.training import EFFORTS, History, Training, fit, nll, predict
 Build = Callable[..., Model]
 MOST = 4000  # windows that early stopping looks at, evenly spaced
 CELLS = 24_000  # forecasts of one step and target that calibration looks at: what fits into memory
+MEMORY = 8 << 20  # bytes of the numbers of the laws that are in memory at once
 RECIPE = ("window", "effort", "support", "calibration", "calibration_by", "seed")  # is written as it is
 FRESH = 2000  # forecasts that calibration looks back at, even where that is more than half of those held out
 ENOUGH = 50  # new windows without which an update leaves the calibration as it is
@@ -132,6 +133,20 @@ class Fitted:
         law = self.raw(windows, paths)
         law = self.calibrator.apply(law, self.groups_of(windows)) if self.calibrator else law
         return clip(law, self.support)
+
+    @property
+    def at_once(self) -> int:
+        """How many rows have their laws in memory at a time: it does not grow with the rows."""
+        forecasts = self.preparation.horizon * len(self.preparation.columns.targets)
+        return max(1, MEMORY // (3 * 8 * self.model.gaussians * forecasts))
+
+    def chunks(self, windows: Windows) -> Iterator[Windows]:
+        """All windows, as many at a time as may be in memory."""
+        return windows.chunks(self.at_once)
+
+    def laws(self, windows: Windows) -> Iterator[Forecast]:
+        """The laws of all windows, one chunk after another."""
+        return map(self.law, self.chunks(windows))
 
     def raw(self, windows: Windows, paths: int | None = None) -> Forecast:
         """The laws before calibration."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,24 +17,20 @@ from itocast.calibration import CALIBRATORS
 from itocast.calibration.base import warn_of_few
 from itocast.clipped import SUPPORTS
 from itocast.data import frames
-from itocast.data.columns import NotInParts, rows_text
-from itocast.data.parts import Parts
 from itocast.data.preparation import Data
-from itocast.data.reading import Gaps, check_names, open_source, read_table, used
+from itocast.data.reading import open_source, read_table
 from itocast.data.table import Columns, Table
-from itocast.data.tails import Tails
 from itocast.data.windows import Windows
 from itocast.doctor import Diagnosis, diagnose
 from itocast.fitted import Fitted, Recipe
 from itocast.forecast import Forecast
 from itocast.metrics import Scored
 from itocast.models import MODELS, Model
+from itocast.reader import Reader, check_support, instant
 from itocast.training import EFFORTS, History, Training
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-CHUNK = 4000  # forecasts of one step and target whose laws are in memory at once
 
 
 class Forecaster:
@@ -90,6 +85,11 @@ class Forecaster:
         if self._fitted is None:
             raise ValueError("the forecaster is not fitted: call fit(df) first, or Forecaster.load(folder)")
         return self._fitted
+
+    @property
+    def reader(self) -> Reader:
+        """What makes windows of tables."""
+        return Reader(self.fitted)
 
     def __repr__(self) -> str:
         if self._fitted is None:
@@ -146,7 +146,8 @@ class Forecaster:
             )
         data = self.recipe.data
         table = read_table(source, columns, freq=data.freq, repeated=data.repeated, gaps=data.gaps)
-        return self._checked(table)[0]
+        check_support(table, self.recipe.support)
+        return table.known()[0]
 
     def predict(
         self, df: Any = None, level: float | Sequence[float] = (80, 95), quantiles: float | Sequence[float] = (),
@@ -189,10 +190,10 @@ class Forecaster:
         """The columns of `predict`, some series at a time."""
         levels, shares = self._levels(level), probabilities("quantiles", quantiles)
         rate = None if abstain is None else share("abstain", abstain)
-        for windows, table in self._ahead(df, future, whole=paths is not None):
+        for windows, table in self.reader.ahead(df, future, whole=paths is not None):
             columns = results.index(table, windows)
             if paths is None:
-                columns |= results.summary(_laws(self.fitted, windows), levels, shares)
+                columns |= results.summary(self.fitted.laws(windows), levels, shares)
                 yield columns | _marks(self.fitted, windows, columns, rate)
             else:
                 yield self._paths(windows, columns, paths, rate)
@@ -209,15 +210,14 @@ class Forecaster:
         fitted = self.fitted.preparation
         columns = fitted.columns.model_copy(update={"id": id})
         known = {label: fitted.scales[label.name] for label in labels if label.name in fitted.scales}
-        read = self._like_training(df, columns, "fill" if fitted.regular else "keep")
-        table, later = self._checked(replace(read, ids=labels))
+        table, later = self.reader.read(df, columns, labels)
         preparation = replace(fitted, scales=known).meeting(table)
         windows, table = preparation.ahead(table, later if columns.future else None)
-        return results.index(table, windows) | results.summary(_laws(self.fitted, windows), levels, shares)
+        return results.index(table, windows) | results.summary(self.fitted.laws(windows), levels, shares)
 
     def predict_distribution(self, df: Any = None, future: Any = None) -> Forecast:
         """The laws behind `predict`: one row a series, all steps and targets."""
-        [(windows, _)] = self._ahead(df, future, whole=True)
+        [(windows, _)] = self.reader.ahead(df, future, whole=True)
         return self.fitted.law(windows)
 
     def backtest(
@@ -233,10 +233,10 @@ class Forecaster:
         """
         levels, shares = self._levels(level), probabilities("quantiles", quantiles)
         rate = None if abstain is None else share("abstain", abstain)
-        table = self._read(df)[0]
+        table = self.reader.read(df)[0]
         parts = []
-        for fitted, windows in self._tests(table, start, step, refit):
-            summary = results.summary(_laws(fitted, windows), levels, shares)
+        for fitted, windows in self.reader.tests(table, start, step, refit):
+            summary = results.summary(fitted.laws(windows), levels, shares)
             summary |= _marks(fitted, windows, summary, rate)
             parts.append(results.index(table, windows) | results.outcome(table, windows) | summary)
         columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
@@ -244,7 +244,7 @@ class Forecaster:
 
     def backtest_distribution(self, df: Any, start: Any = 0.8, step: int = 1) -> tuple[Forecast, Tensor]:
         """The laws behind `backtest` and what happened, (cutoffs, horizon, targets), nan where it is missing."""
-        [(fitted, windows)] = self._tests(self._read(df)[0], start, step, refit=False)
+        [(fitted, windows)] = self.reader.tests(self.reader.read(df)[0], start, step, refit=False)
         return fitted.law(windows), windows.actuals()
 
     def evaluate(self, df: Any, start: Any = 0.8, step: int = 1, refit: bool | int = False, most: int = 10_000) -> Any:
@@ -253,13 +253,13 @@ class Forecaster:
         Columns: by ("all", "step", "series"), of, forecasts, and one for each metric. At most so many forecasts are
         scored, of cutoffs that are evenly spaced.
         """
-        table = self._read(df)[0]
+        table = self.reader.read(df)[0]
         scored, series = [], []
-        tests = list(self._tests(table, start, step, refit))
+        tests = list(self.reader.tests(table, start, step, refit))
         each = len(tests) * self.recipe.horizon * len(table.columns.targets)
         cutoffs = max(1, whole("most", most) // each)
         for fitted, windows in tests:
-            for part in windows.thin(cutoffs).chunks(_rows(windows.horizon, len(table.columns.targets))):
+            for part in fitted.chunks(windows.thin(cutoffs)):
                 scored.append(metrics.score(fitted.law(part), part.actuals()))
                 series.append(table.ids[table.series[part.origins.numpy()]])
         columns = results.scores(Scored.cat(scored, [len(part) for part in series]), np.concatenate(series))
@@ -271,8 +271,8 @@ class Forecaster:
         Looks at forecasts of the rows after training, or, where there are fewer than 200, of those that training held
         out; with `start`, a share of the rows or a time, at all after it.
         """
-        table = self._read(df)[0]
-        return diagnose(self.fitted, table, None if start is None else self._instant(table, start))
+        table = self.reader.read(df)[0]
+        return diagnose(self.fitted, table, None if start is None else instant(table, start))
 
     def report(
         self, df: Any, path: str | Path, start: Any = None, beside: dict[str, Forecaster] | None = None, unit: str = ""
@@ -285,9 +285,9 @@ class Forecaster:
         from itocast import report
 
         report.check_name(path)
-        table, later = self._read(df)
-        begin = None if start is None else self._instant(table, start)
-        others = {name: (other.fitted, other._read(df)[0]) for name, other in (beside or {}).items()}
+        table, later = self.reader.read(df)
+        begin = None if start is None else instant(table, start)
+        others = {name: (other.fitted, other.reader.read(df)[0]) for name, other in (beside or {}).items()}
         return report.write(path, report.figures(self.fitted, table, later, begin, others, unit))
 
     def plot(
@@ -301,7 +301,7 @@ class Forecaster:
         """
         from itocast import plots
 
-        [(windows, table)] = self._ahead(df, future, whole=True)
+        [(windows, table)] = self.reader.ahead(df, future, whole=True)
         return plots.plot_ahead(self.fitted, table, windows, series, target, rows, paths, unit, ax)
 
     def update(self, df: Any) -> History:
@@ -311,7 +311,7 @@ class Forecaster:
         calibrates anew, and weights that are worse on it are not taken. Scales and categories stay. Returns what
         happened: a history without epochs if there were too few rows to train on.
         """
-        return self.fitted.update(self._read(df)[0])
+        return self.fitted.update(self.reader.read(df)[0])
 
     def calibrate(self, df: Any, calibration: str | None = "auto", calibration_by: str | None = None) -> Self:
         """Exchange the calibration: learn it from the rows of `df` that training held out, and later ones.
@@ -320,7 +320,7 @@ class Forecaster:
         """
         choice("calibration", calibration, (None, *CALIBRATORS))
         _check_groups(calibration_by, self.fitted.preparation.columns)
-        self.fitted.recalibrate(self._read(df)[0], calibration, calibration_by)
+        self.fitted.recalibrate(self.reader.read(df)[0], calibration, calibration_by)
         self.recipe = self.fitted.recipe
         return self
 
@@ -329,7 +329,7 @@ class Forecaster:
 
         Needs `calibration="adaptive"`. Returns how many forecasts it learned from.
         """
-        return self.fitted.observe(self._read(df)[0])
+        return self.fitted.observe(self.reader.read(df)[0])
 
     def save(self, folder: str | Path) -> None:
         """Write all that was learned to a folder."""
@@ -354,105 +354,6 @@ class Forecaster:
     def _time(self) -> str:
         return self.fitted.preparation.columns.time or "ds"
 
-    def _read(self, df: Any) -> tuple[Table, Table | None]:
-        """A table like that of training, and the rows after the last target of each series, if there are any."""
-        preparation = self.fitted.preparation
-        return self._checked(self._like_training(df, preparation.columns, "fill" if preparation.regular else "keep"))
-
-    def _like_training(self, df: Any, columns: Columns, gaps: Gaps) -> Table:
-        fitted, repeated = self.fitted.preparation, self.recipe.data.repeated
-        return read_table(
-            df, columns, clock=fitted.clock, repeated=repeated, gaps=gaps, categories=fitted.categories
-        )  # fmt: skip
-
-    def _checked(self, table: Table) -> tuple[Table, Table | None]:
-        self._check_support(table)
-        return table.known()
-
-    def _check_support(self, table: Table) -> None:
-        low, high = SUPPORTS["real" if self.recipe.support == "auto" else self.recipe.support]
-        outside = np.any((table.y < low) | (table.y > high), axis=1)
-        if outside.any():
-            value = table.y[outside][0]
-            raise ValueError(
-                f"support={self.recipe.support!r} means {'0 and above' if high > 1 else '0 to 1'}, but "
-                f"{', '.join(table.columns.targets)} is outside in {rows_text(outside)} (in the order of series and "
-                f"time); the first reads {', '.join(f'{one:g}' for one in value)}: correct them, or use another support"
-            )
-
-    def _ahead(self, df: Any, future: Any, whole: bool = False) -> Iterator[tuple[Windows, Table]]:
-        """The forecasts from the end of each series, with the table of their steps, some series at a time or all."""
-        preparation = self.fitted.preparation
-        if future is not None and not preparation.columns.future:
-            raise ValueError("future is given, but fit was told of no covariates known ahead: leave it out")
-        ahead = None
-        if future is not None:
-            known = preparation.columns.model_copy(update={"targets": (), "past": (), "static": ()})
-            ahead = self._like_training(future, known, "keep")
-        for table, later in [(self.fitted.context, None)] if df is None else self._ends(df, whole):
-            later = later if future is None else ahead
-            if preparation.columns.future and later is None:
-                names = ", ".join(preparation.columns.future)
-                raise ValueError(
-                    f"future is missing: pass a table of the next {self.recipe.horizon} steps, with {names}"
-                )
-            yield preparation.meeting(table).ahead(table, later if preparation.columns.future else None)
-
-    def _ends(self, df: Any, whole: bool) -> Iterator[tuple[Table, Table | None]]:
-        """The ends of all series as `_read` gives them; of a file of several parts, only what forecasts need."""
-        columns, source = self.fitted.preparation.columns, open_source(df)
-        if isinstance(source, Parts):
-            check_names(source.columns, columns)
-            frame = source.whole(used(columns))
-            if frame is None:
-                yield from self._tails(source, whole)
-                return
-            source = frame
-        yield self._read(source)
-
-    def _tails(self, parts: Parts, whole: bool) -> Iterator[tuple[Table, Table | None]]:
-        preparation, done = self.fitted.preparation, 0
-        try:
-            tails = Tails(parts, preparation, self._check_support)
-            size = len(tails) if whole else _rows(preparation.horizon, len(preparation.columns.targets))
-            for table in tails.tables(size):
-                yield table.known()
-                done += len(table.ids)
-        except NotInParts as reason:
-            warnings.warn(f"all rows of {parts.name} are held in memory: {reason}", stacklevel=4)
-            table, later = self._read(parts)
-            yield table.take(table.series >= done), later
-
-    @staticmethod
-    def _instant(table: Table, start: Any) -> int:
-        """A share of the rows, or a time."""
-        if isinstance(start, float | np.floating) and 0 < start < 1:
-            return table.cutoff(float(start))
-        return table.clock.instant(start)
-
-    def _tests(self, table: Table, start: Any, step: int, refit: bool | int) -> Iterator[tuple[Fitted, Windows]]:
-        """What forecasts, and the windows it forecasts."""
-        step = whole("step", step)
-        if not isinstance(refit, int) or refit < 0:
-            raise ValueError(f"refit={refit!r}: expected True, False or a whole number of cutoffs")
-        begin = self._instant(table, start)
-        last = table.times[np.maximum(table.starts[1:] - self.recipe.horizon, table.starts[:-1])].max()
-        if begin >= last:
-            raise ValueError(
-                f"start={start!r}: no cutoff after it has {self.recipe.horizon} rows to be tested on; the latest "
-                f"possible start is before {table.clock.index(np.array([last]))[0]}"
-            )
-        windows = self.fitted.preparation.meeting(table, begin).windows(table, after=begin).every(step)
-        if not refit:
-            yield self.fitted, windows
-            return
-        cutoffs = table.times[windows.origins.numpy()]
-        distinct = np.unique(cutoffs)
-        for chunk in np.split(distinct, range(int(refit), len(distinct), int(refit))):
-            fitted = Fitted.train(table.until(int(chunk[0])), self.recipe)
-            windows = fitted.preparation.meeting(table, int(chunk[0])).windows(table, after=begin).every(step)
-            yield fitted, windows.only(np.isin(table.times[windows.origins.numpy()], chunk))
-
     def _paths(self, windows: Windows, columns: results.Frame, paths: int, rate: float | None = None) -> results.Frame:
         paths, law = whole("paths", paths), self.fitted.law(windows)
         draws = self.fitted.dependence.sample(law, paths, self.recipe.seed).reshape(paths, -1)
@@ -473,12 +374,6 @@ def _check_groups(by: str | None, columns: Columns) -> None:
         )
 
 
-def _laws(fitted: Fitted, windows: Windows) -> Iterator[Forecast]:
-    """The laws of some windows, a few rows at a time."""
-    for part in windows.chunks(_rows(windows.horizon, windows.numbers.y.shape[1])):
-        yield fitted.law(part)
-
-
 def _marks(fitted: Fitted, windows: Windows, columns: results.Frame, rate: float | None) -> results.Frame:
     """The column `abstain`, if it is wanted, from the deviations in a summary of all windows."""
     if rate is None:
@@ -486,7 +381,3 @@ def _marks(fitted: Fitted, windows: Windows, columns: results.Frame, rate: float
     shape = (len(windows), windows.horizon, windows.numbers.y.shape[1])
     aleatoric, epistemic = (torch.from_numpy(columns[n]).square().reshape(shape) for n in ("aleatoric", "epistemic"))
     return {"abstain": fitted.doubt.marks(windows, aleatoric + epistemic, epistemic, rate).reshape(-1).numpy()}
-
-
-def _rows(horizon: int, targets: int) -> int:
-    return max(1, CHUNK // (horizon * targets))

@@ -257,7 +257,7 @@ def _epoch(
     order = torch.randperm(len(rows), generator=generator)
     steps = math.ceil(len(rows) / settings.batch_size)
     total = 0.0
-    for step, (x, y) in enumerate(_batches(rows, order, settings.batch_size)):
+    for step, (x, y) in enumerate(batches(rows, order, settings.batch_size)):
         rate = settings.rate((epoch + step / steps) / settings.epochs)
         rate = MATCHING_RATE * settings.learning_rate if matching else rate
         loss = matching_loss(model, x, y, noise) if matching else model.loss(x, y, noise)
@@ -271,7 +271,7 @@ def _epoch(
     return total / len(rows)
 
 
-def _batches(rows: Batches, order: Tensor, size: int) -> Iterator[tuple[Inputs, Tensor]]:
+def batches(rows: Batches, order: Tensor, size: int) -> Iterator[tuple[Inputs, Tensor]]:
     """Rows in some order, so many at a time, gathered for several batches at once."""
     for some in order.split(size * max(1, GATHERED // size)):
         x, y = rows.batch(some)

@@ -109,7 +109,7 @@ def examine(fitted: Fitted, table: Table, start: int | None = None) -> Examined:
             "forecast from"
         )
     thin = looked.thin(max(1, MOST // (looked.horizon * len(table.columns.targets))))
-    law = Forecast.cat([fitted.law(part) for part in thin.chunks(2000)])
+    law = fitted.law(thin)
     series = table.series[thin.origins.numpy()]
     names = {"series": [str(label) for label in table.ids.tolist()], "target": list(table.columns.targets)}
     times = table.times[thin.steps().numpy()]

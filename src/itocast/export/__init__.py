@@ -39,6 +39,6 @@ def inputs(forecaster: Forecaster, df: Any = None, future: Any = None) -> dict[s
     """
     from itocast.export.contract import arrays_of
 
-    [(windows, table)] = forecaster._ahead(df, future, whole=True)
+    [(windows, table)] = forecaster.reader.ahead(df, future, whole=True)
     preparation = forecaster.fitted.preparation.meeting(table)
     return arrays_of(forecaster.fitted, table, windows, preparation)

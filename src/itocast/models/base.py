@@ -60,6 +60,11 @@ class Model(nn.Module):
     validation_paths: int = 1
     paths: int = 1
 
+    @property
+    def gaussians(self) -> int:
+        """Of how many a predicted law consists."""
+        return self.paths * int(self.config.get("components", 1))
+
     def forward(self, x: Inputs, paths: int, noise: Noise) -> Forecast:
         raise TypeError(f"{type(self).__name__} does not say how it forecasts: define forward")
 

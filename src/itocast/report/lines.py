@@ -17,7 +17,6 @@ LEVELS = (80, 95)
 POINTS = 80_000  # of all series together
 EACH = 10_000  # of one series
 LEAST = 12  # of one series, and two forecasts: there are charts of as many series as that allows
-CHUNK = 4000  # forecasts of one step and target whose laws are in memory at once
 BOUNDS = ("lo-80", "hi-80", "lo-95", "hi-95")
 NAME = 60  # letters of a name that are kept
 
@@ -69,9 +68,7 @@ def _ahead(fitted: Fitted, table: Table, later: Table | None) -> tuple[Windows, 
 def _points(fitted: Fitted, table: Table, windows: Windows) -> dict[str, np.ndarray]:
     """One entry a forecast of a step and target, in the order of series, cutoff, step and target."""
     targets = len(table.columns.targets)
-    size = max(1, CHUNK // (windows.horizon * targets))
-    laws = (fitted.law(part) for part in windows.chunks(size))
-    columns = results.summary(laws, list(LEVELS), [])
+    columns = results.summary(fitted.laws(windows), list(LEVELS), [])
     rows = np.repeat(windows.steps().numpy().reshape(-1), targets)
     columns |= {"time": table.times[rows], "y": windows.actuals().reshape(-1).numpy()}
     columns["target"] = np.tile(np.arange(targets), windows.horizon * len(windows))

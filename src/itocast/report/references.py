@@ -13,7 +13,6 @@ from itocast.data.series import carried
 from itocast.data.table import Table
 from itocast.data.windows import Windows
 from itocast.fitted import Fitted
-from itocast.forecast import Forecast
 from itocast.metrics import METRICS, Scored, score
 
 SHOWN = ("rmse", "r2", "crps", "nll", "cwce", "epiw", "pinball", "coverage_80", "coverage_95")
@@ -42,7 +41,7 @@ def _of_model(name: str, fitted: Fitted, other: Table, table: Table, windows: Wi
         )
     prepared = fitted.preparation.meeting(other, fitted.held)
     own = Windows(prepared.numbers(other), prepared.window, windows.horizon, prepared.data.local, windows.origins)
-    law = Forecast.cat([fitted.law(part) for part in own.chunks(2000)])
+    law = fitted.law(own)
     scored = score(law, own.actuals())
     return {key: METRICS[key](scored) for key in SHOWN}
 

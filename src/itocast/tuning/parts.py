@@ -11,7 +11,6 @@ import torch
 from itocast.data.preparation import Preparation
 from itocast.data.table import Table
 from itocast.fitted import Fitted, Recipe
-from itocast.forecaster import CHUNK
 
 SCORED = 10_000  # forecasts of one step and target, evenly spaced
 BLOCKS, FEWEST = 20, 3  # of time into which they are cut, each at least as long as the horizon
@@ -55,7 +54,7 @@ class Part:
             windows = fitted.preparation.meeting(self.table, self.cut).windows(self.table, after=self.cut)
             sums = []
             windows = windows.only(np.isin(windows.origins.numpy(), self.origins))
-            for part in windows.chunks(max(1, CHUNK // (windows.horizon * windows.numbers.y.shape[1]))):
+            for part in fitted.chunks(windows):
                 law, y = fitted.law(part), part.actuals()
                 missing = y.isnan()
                 scores = law.crps(y.where(~missing, law.mean.double())).double().where(~missing, 0.0)
