@@ -32,7 +32,7 @@ bench-scale: .venv/installed-parquet .venv/installed-onnx
 	$(BIN)/python benchmarks/latency.py
 
 bench-speed: .venv/installed
-	$(BIN)/python benchmarks/speed.py --compile
+	$(BIN)/python benchmarks/speed.py
 
 bench-recipe: .venv/installed
 	$(BIN)/python benchmarks/recipe.py --data-dir $(DATA)

@@ -211,9 +211,11 @@ def predict_batch(model: Model, x: Inputs, paths: int | None = None, seed: int =
     if paths is not None and paths < 1:
         raise ValueError(f"paths={paths}: expected at least 1")
     rows = len(x.lags)
-    filled = Inputs(*(torch.cat([part, part[-1:].expand(-rows % TILE, *part.shape[1:])]) for part in x))
-    law = model.eval()(filled, paths or model.paths, Noise(seed, shared=True))
-    return law if len(law) == rows else law[:rows]
+    missing = -rows % TILE
+    if missing:
+        x = Inputs(*(torch.cat([part, part[-1:].expand(missing, *part.shape[1:])]) for part in x))
+    law = model.eval()(x, paths or model.paths, Noise(seed, shared=True))
+    return law[:rows] if missing else law
 
 
 @torch.no_grad()
