@@ -69,7 +69,7 @@ class Walk(Function):
         states, fields = saved[: len(noise) + 1], saved[len(noise) + 1 :]
         dim, to_noise = end.shape[-1], torch.empty_like(noise) if ctx.needs_input_grad[3] else None
         to_weight, to_bias = torch.zeros_like(weight), weight.new_zeros(2 * dim)
-        inner = _through_tanh(grad_end.clone(), end)
+        inner = _through_tanh(grad_end, end)
         to_weight[dim:], to_bias[dim:] = inner.T @ states[-1].flatten(0, -2), inner.sum(0)
         grad = grad + (inner @ weight[dim:]).view_as(grad)
         for k in reversed(range(len(noise))):

@@ -7,6 +7,8 @@ import math
 import torch
 from torch import Tensor
 
+STEEPEST = math.exp(-0.5) / math.sqrt(2 * math.pi)  # slope of the standard normal density, at 1
+
 
 def cdf(y: Tensor, means: Tensor, deviations: Tensor, weights: Tensor) -> Tensor:
     """The mixture's cdf at y (points, levels), exact in the lower tail too."""
@@ -40,7 +42,7 @@ def quantile(levels: Tensor, means: Tensor, deviations: Tensor, weights: Tensor)
     drops out, mostly after one step.
     """
     mixture, y = (means, deviations, weights), table(levels, means, deviations, weights)
-    level, slope = levels.expand_as(y), (0.242 * weights / deviations.square()).sum(1, keepdim=True).expand_as(y)
+    level, slope = levels.expand_as(y), (STEEPEST * weights / deviations.square()).sum(1, keepdim=True).expand_as(y)
     first, last = torch.special.ndtri(levels[[0, -1]])
     low = (means + first * deviations).amin(1, keepdim=True).expand_as(y)
     high = (means + last * deviations).amax(1, keepdim=True).expand_as(y)
