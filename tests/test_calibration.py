@@ -13,6 +13,7 @@ from itocast.calibration import CALIBRATORS, Auto, Calibrator
 from itocast.calibration.adaptive import RECENT
 from itocast.calibration.auto import CANDIDATES
 from itocast.calibration.base import warn_of_few
+from itocast.clipped import clip
 from itocast.forecast import Forecast
 
 
@@ -195,3 +196,26 @@ def test_auto_picks_another_where_the_law_is_wrong_and_says_why(factor):
     assert auto.scores[auto.kind]["cwce"] < 0.5 * auto.scores["none"]["cwce"]
     best = min(score["crps"] for score in auto.scores.values())
     assert auto.scores[auto.kind]["crps"] <= 1.0025 * best
+
+
+@pytest.mark.parametrize("name", CALIBRATORS)
+def test_laws_with_an_end_are_corrected_before_they_are_cut_off(name):
+    """One in 18 outcomes is 0, and deviations are half of what they should be."""
+    (law, y), (later, outcomes) = (misjudged(2000, 2.0, seed) for seed in (1, 2))
+    law, later, y, outcomes = law.affine(1, 3), later.affine(1, 3), y + 3, outcomes + 3
+    calibrator = fitted(name, clip(law, "positive"), y.clamp(min=0))
+    corrected = calibrator.apply(clip(later, "positive"))
+    assert (corrected.quantile([0.01, 0.5]) >= 0).all()
+    found = [metrics.coverage(corrected, outcomes.clamp(min=0), level) for level in (50, 80, 90)]
+    assert found == pytest.approx([0.5, 0.8, 0.9], abs=0.05)
+    assert metrics.crps(corrected, outcomes.clamp(min=0)) < metrics.crps(clip(later, "positive"), outcomes.clamp(min=0))
+
+
+def test_auto_chooses_between_all_rows_and_each_group():
+    groups = torch.arange(2000) % 2
+    same, apart = torch.tensor(2.0), torch.where(groups == 0, 0.5, 2.0).double().reshape(-1, 1, 1)
+    for factor, grouped in ((same, False), (apart, True)):
+        auto = Auto(either=True).fit(*misjudged(2000, factor, seed=1), groups)
+        assert set(auto.scores) == {"none", *CANDIDATES, *(f"{name} by group" for name in CANDIDATES)}
+        assert auto.way.grouped == grouped
+        assert auto.why.startswith(f"{auto.kind}{' by group' if grouped else ''}: ")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -94,7 +96,7 @@ def test_row_by_row_is_all_at_once(adaptive, frame, tmp_path):
 
 def test_rows_that_were_seen_teach_nothing_again(adaptive, frame):
     adaptive.observe(frame[200:220])
-    before = {name: part.clone() for name, part in adaptive.fitted.calibrator.to_dict().items()}
+    before = copy.deepcopy(adaptive.fitted.calibrator.to_dict())
     assert adaptive.observe(frame[210:220]) == 0
     torch.testing.assert_close(adaptive.fitted.calibrator.to_dict(), before, rtol=0, atol=0, equal_nan=True)
 
@@ -138,11 +140,43 @@ def test_groups_are_kept_and_new_series_take_the_correction_of_all(tmp_path, by)
     assert np.isfinite(again.predict(unknown)[BOUNDS].to_numpy()).all()
 
 
+def test_each_series_has_its_own_correction_where_that_helps(tmp_path):
+    """In the later half, which training does not see, one series is level and another climbs."""
+    frame = panel_frame(400)
+    late = frame.groupby("unique_id").cumcount() >= 200
+    away = frame["unique_id"].map({"a": -3.0, "b": 0.0, "c": 3.0}) * frame["y"].std()
+    frame["y"] += np.where(late, away, 0.0)
+    own, pooled = tiny(), tiny(calibration_by=None)
+    for forecaster in (own, pooled):
+        forecaster.fit(frame, static=["place"])
+    assert (own.fitted.by, own.fitted.groups) == ("series", ["a", "b", "c"])
+    assert " by group: of those within" in own.fitted.calibration
+    assert (pooled.fitted.by, pooled.fitted.groups) == (None, [])
+    own.save(tmp_path)
+    pd.testing.assert_frame_equal(Forecaster.load(tmp_path).predict()[BOUNDS], own.predict()[BOUNDS])
+    own.calibrate(frame, "isotonic")
+    assert own.fitted.by is None
+
+
+def test_one_correction_serves_series_that_are_alike():
+    generator = np.random.default_rng(0)
+    names = ["a", "b", "c"]
+    hours = pd.date_range("2024-01-01", periods=300, freq="h")
+    frame = pd.concat([pd.DataFrame({"unique_id": n, "ds": hours, "y": generator.normal(size=300)}) for n in names])
+    fitted = tiny().fit(frame).fitted
+    assert "variance by group" in fitted.calibration
+    assert (fitted.by, fitted.groups) == (None, [])
+
+
 def test_calibration_by_must_name_a_group():
-    with pytest.raises(ValueError, match=r"calibration_by='shop': expected 'series', .* static columns, place"):
+    with pytest.raises(
+        ValueError, match=r"calibration_by='shop': expected 'auto', None, 'series', .* static columns, place"
+    ):
         tiny(calibration_by="shop").fit(panel_frame(60), static=["place"])
     frame = wave_frame(60)[["time", "load"]]
-    with pytest.raises(ValueError, match=r"calibration_by='series': expected 'series', for a table with an id"):
+    with pytest.raises(
+        ValueError, match=r"calibration_by='series': expected 'auto', None, 'series', for a table with an id"
+    ):
         tiny(calibration_by="series").fit(frame, target="load", time="time")
 
 
@@ -191,7 +225,7 @@ def test_observe_on_the_command_line(files):
     ("arguments", "message"),
     [
         ("--calibration platt", "calibration='platt': expected one of None, auto, variance, isotonic, conformal,"),
-        ("--calibration-by shop", "calibration_by='shop': expected 'series', for a table with an id, or one of the"),
+        ("--calibration-by shop", "calibration_by='shop': expected 'auto', None, 'series', for a table with an id"),
     ],
 )
 def test_bad_calibrations_are_refused(files, arguments, message):

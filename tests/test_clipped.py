@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.integrate import quad
-from scipy.stats import norm
+from scipy.stats import kstest, norm
 
 from itocast.clipped import SUPPORTS, Clipped, clip
 from itocast.data.scaling import QuantileNormal
@@ -197,3 +197,30 @@ def test_ends_must_be_in_order_and_stay_where_they_are(base):
         Clipped(base, 1.0, 1.0)
     with pytest.raises(TypeError, match="fixed ends: scale and shift its base before clipping"):
         Clipped(base, 0.0, 1.0).affine(2.0, 0.0)
+
+
+def test_an_outcome_at_an_end_has_a_place_in_what_lies_beyond(base):
+    """Of laws that are right, so that places are uniform; and by the number of the row alone."""
+    law = Clipped(Forecast(torch.zeros(1, 4000, 1, 1), torch.ones(1, 4000, 1, 1)), -0.5, 0.8)
+    y = law.sample(1, seed=3)[0]
+    places = law.pit(y)
+    assert kstest(places.flatten().numpy(), "uniform").pvalue > 0.01
+    low = y == -0.5
+    assert 0 < places[low].min() < 0.001
+    assert norm.cdf(-0.5) - 0.001 < places[low].max() < norm.cdf(-0.5)
+    parts = torch.cat([law[:1500].pit(y[:1500]), law[1500:].pit(y[1500:], first=1500)])
+    torch.testing.assert_close(parts, places, rtol=0, atol=1e-12)
+    outside = Clipped(base, 0.0, 1.0).pit([-1.0, 2.0])
+    assert outside.flatten().tolist() == [0.0, 1.0]
+
+
+def test_unclipped_outcomes_follow_the_base():
+    base = Forecast(torch.full((1, 4000, 1, 1), 0.3), torch.ones(1, 4000, 1, 1))
+    law = Clipped(base, -0.5, 0.8)
+    y = law.sample(1, seed=4)[0]
+    y[7] = torch.nan
+    inner, before = law.unclip(y)
+    assert kstest(before[~before.isnan()].numpy(), norm(0.3, 1).cdf).pvalue > 0.01
+    torch.testing.assert_close(before.clamp(-0.5, 0.8), y, equal_nan=True)
+    torch.testing.assert_close(inner.quantile([0.1, 0.7]), base.quantile([0.1, 0.7]), rtol=1e-3, atol=1e-3)
+    assert base.unclip(y) == (base, y)

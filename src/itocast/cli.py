@@ -201,13 +201,14 @@ def update(model: Model, data: Source, threads: Threads = 1) -> None:
 
 @app.command()
 def calibrate(
-    model: Model, data: Source, calibration: Calibration = "auto", calibration_by: CalibrationBy = None,
+    model: Model, data: Source, calibration: Calibration = "auto", calibration_by: CalibrationBy = "auto",
     threads: Threads = 1,
 ) -> None:  # fmt: skip
     """Exchange the calibration of a model, learned from the newest rows, and write it in place; nothing is trained."""
     use(threads)
     forecaster = _load(model)
-    forecaster.calibrate(read(data), None if calibration == "none" else calibration, calibration_by)
+    asked = (None if word == "none" else word for word in (calibration, calibration_by))
+    forecaster.calibrate(read(data), *asked)
     forecaster.save(model)
     print(f"{model}: calibration {forecaster.fitted.calibration}")
 

@@ -16,6 +16,7 @@ from itocast.transformed import Transformed
 
 SUPPORTS = {"real": (-math.inf, math.inf), "positive": (0.0, math.inf), "unit": (0.0, 1.0)}
 
+GROWTH = 1.2207440846057596  # the root of x⁴ = x + 1
 ZEROS = 0.01  # the share of zeros from which on 0 is taken for an end of the range
 
 
@@ -106,6 +107,20 @@ class Clipped(Forecast):
         inside = self.base.cdf(y)
         return torch.where(y < self.low, 0.0, torch.where(y >= self.high, 1.0, inside))
 
+    def pit(self, y: Any, first: int = 0) -> Tensor:
+        y = self.check(y).double()
+        place, inside = _places(y.shape, first), self.base.cdf(y.clamp(self.low, self.high))
+        inside = torch.where(y <= self.low, place * inside, inside)
+        inside = torch.where(y >= self.high, 1 - (1 - place) * (1 - inside), inside)
+        return torch.where(y < self.low, 0.0, torch.where(y > self.high, 1.0, inside))
+
+    def unclip(self, y: Tensor, first: int = 0) -> tuple[Forecast, Tensor]:
+        law, at = Tabulated.of(self.base), torch.where(y.isnan(), 0.0, y).clamp(self.low, self.high)
+        scores = torch.special.ndtri(self.pit(at, first).clamp(1e-12, 1 - 1e-12))
+        beyond = law.at(scores[None])[0]
+        y = torch.where(y <= self.low, beyond.clamp(max=self.low), y)
+        return law, torch.where(y >= self.high, beyond.clamp(min=self.high), y)
+
     def quantile(self, p: Any) -> Tensor:
         return self.base.quantile(p).clamp(self.low, self.high)
 
@@ -115,6 +130,8 @@ class Clipped(Forecast):
     def crps(self, y: Any) -> Tensor:
         """That of the base, less what its law beyond the ends adds to it: ∫ F² below and ∫ (1 - F)² above."""
         y = self.check(y).double()
+        if isinstance(self.base, Tabulated):
+            return self._tabulated.crps(y)
         score = self.base.crps(y.clamp(self.low, self.high))
         score = score + (y - y.clamp(self.low, self.high)).abs()
         if math.isfinite(self.low):
@@ -146,6 +163,18 @@ def _normal(end: float, mean: Tensor, deviation: Tensor) -> tuple[Tensor, Tensor
     return torch.special.ndtr(z), density, torch.where(z.isinf(), 0.0, z * density)
 
 
+def _places(shape: torch.Size, first: int) -> Tensor:
+    """Numbers from 0 to 1 that spread evenly over rows, steps and targets, and over any part of them.
+
+    Multiples of the powers of 1/g, where g⁴ = g + 1; only what follows the point counts.
+    """
+    total = torch.full((1,), 0.5, dtype=torch.float64)
+    for axis, size in enumerate(shape):
+        count = torch.arange(size, dtype=torch.float64) + (first if axis == 0 else 0)
+        total = total[..., None] + count * GROWTH ** -(axis + 1)
+    return (total % 1)[0]
+
+
 def support_of(y: np.ndarray) -> str:
     """What targets look like: "positive" where at least 1 % of them are 0 and none is below, else "real".
 
@@ -160,3 +189,8 @@ def clip(law: Forecast, support: str) -> Forecast:
     """A law inside what is possible: "real", "positive" (0 and above) or "unit" (0 to 1)."""
     low, high = SUPPORTS[support]
     return law if support == "real" else Clipped(law, low, high)
+
+
+def tabulated(law: Forecast) -> Forecast:
+    """A law as a table of its quantiles, kept inside the same range."""
+    return Clipped(Tabulated.of(law.base), law.low, law.high) if isinstance(law, Clipped) else Tabulated.of(law)

@@ -46,7 +46,7 @@ class Config(Settings):
     effort: str = "balanced"
     support: str = "auto"
     calibration: str | None = "auto"
-    calibration_by: str | None = None
+    calibration_by: str | None = "auto"
     seed: int = 0
     target: str | list[str] = "y"
     time: str | None = "ds"
@@ -101,7 +101,7 @@ class Config(Settings):
         """
         values = self.model_dump(mode="json", exclude_defaults=True)
         values |= {name: "" for name in ("time", "id") if getattr(self, name) is None}
-        values |= {"calibration": "none"} if self.calibration is None else {}
+        values |= {name: "none" for name in ("calibration", "calibration_by") if getattr(self, name) is None}
         return toml(values).lstrip("\n")
 
     def forecaster(self) -> Forecaster:
@@ -110,7 +110,7 @@ class Config(Settings):
             self.horizon, window=self.window, effort=self.effort, support=self.support,  # type: ignore[arg-type]
             data=self.data, model=model_from(self.model), training=self.training,
             calibration=None if self.calibration == "none" else self.calibration,
-            calibration_by=self.calibration_by, seed=self.seed,
+            calibration_by=None if self.calibration_by == "none" else self.calibration_by, seed=self.seed,
         )  # fmt: skip
 
     def columns(self) -> dict[str, Any]:

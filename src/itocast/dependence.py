@@ -32,7 +32,7 @@ class Dependence:
         """From forecasts and outcomes that the model was not trained on; missing outcomes are nan."""
         y = torch.as_tensor(y, dtype=torch.float64)
         seen = ~y.isnan()
-        uniform = law.cdf(torch.where(seen, y, 0.0)).clamp(1e-4, 1 - 1e-4)
+        uniform = law.pit(torch.where(seen, y, 0.0)).clamp(1e-4, 1 - 1e-4)
         scores = torch.where(seen, torch.special.ndtri(uniform), torch.nan)  # (rows, horizon, targets)
         steps = _correlation(scores.movedim(1, -1).reshape(-1, scores.shape[1]))
         return cls(steps, _correlation(scores.reshape(-1, scores.shape[2])))

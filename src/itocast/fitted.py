@@ -15,7 +15,7 @@ from torch import Tensor
 from itocast import storage
 from itocast.abstention import Doubt
 from itocast.calibration import CALIBRATORS, Adaptive, Auto, Calibrator
-from itocast.clipped import SUPPORTS, clip, support_of
+from itocast.clipped import SUPPORTS, clip, support_of, tabulated
 from itocast.data.preparation import Data, NoWindows, Preparation
 from itocast.data.series import context
 from itocast.data.table import Table
@@ -23,7 +23,6 @@ from itocast.data.windows import Windows
 from itocast.dependence import Dependence
 from itocast.forecast import Forecast
 from itocast.models import MODELS, Model
-from itocast.tabulated import Tabulated
 from itocast.training import EFFORTS, History, Training, fit, nll, predict
 
 Build = Callable[..., Model]
@@ -47,7 +46,7 @@ class Recipe:
     build: Build
     training: Training | dict[str, Any]  # all settings, or those that replace what suits the number of rows
     calibration: str | None
-    calibration_by: str | None  # "series", or a static column: a correction for each
+    calibration_by: str | None  # "series", a static column, or "auto": a correction for each
     seed: int
     watch: Callable[[Model, Windows, Windows], dict[str, float]] | None = None  # notes of each epoch, on both parts
     nested: bool = False  # a part of something longer, which has the bar and Ctrl-C
@@ -70,6 +69,7 @@ class Fitted:
     dependence: Dependence
     context: Table
     doubt: Doubt
+    by: str | None  # "series", or a static column: what groups go by
     groups: list[str]  # that have a correction of their own
     held: int  # the instant after which rows were held out from training
     support: str  # a name in SUPPORTS
@@ -91,7 +91,9 @@ class Fitted:
         independent = Dependence.none(recipe.horizon, len(table.columns.targets))
         last = context(table, preparation.window + recipe.horizon)
         support = support_of(table.y) if recipe.support == "auto" else recipe.support
-        fitted = cls(recipe, preparation, model, history, None, independent, last, Doubt.of(train), [], cut, support)
+        fitted = cls(
+            recipe, preparation, model, history, None, independent, last, Doubt.of(train), None, [], cut, support
+        )
         fitted.calibrate(later, table.times)
         return fitted
 
@@ -103,17 +105,26 @@ class Fitted:
         self.calibrator = None
         most = max(ENOUGH, CELLS // (windows.horizon * len(self.preparation.columns.targets)))
         windows = windows.by_time(times).last(max(len(windows) // 2, FRESH)).thin(most)
-        law, y = self.raw(windows), windows.actuals()
+        law, y = clip(self.raw(windows), self.support), windows.actuals()
         self.outcomes = int((~y.isnan()).sum(0).min())
         if self.recipe.calibration:
-            law = Tabulated.of(law)  # once, for fit and apply
-            self.groups = sorted(set(self._labels(windows)))
-            groups = self.groups_of(windows)
-            self.calibrator = CALIBRATORS[self.recipe.calibration]().fit(law, y, groups)
-            law = self.calibrator.apply(law, groups)
+            law = tabulated(law)  # once, for fit and apply
+            self.calibrator = self._calibrator(law, y, windows)
+            law = self.calibrator.apply(law, self.groups_of(windows))
         self.dependence = Dependence.fit(law, y)
-        law = clip(law, self.support)
         self.doubt = self.doubt.learned(windows, law.variance, law.epistemic)
+
+    def _calibrator(self, law: Forecast, y: Tensor, windows: Windows) -> Calibrator:
+        """What was asked for, having learned; if it may choose, each series has its own correction where that helps."""
+        name, free = str(self.recipe.calibration), self.recipe.calibration_by == "auto"
+        several = len(windows.numbers.labels.get("series", ())) > 1
+        self.by = ("series" if name == "auto" and several else None) if free else self.recipe.calibration_by
+        self.groups = sorted(set(self._labels(windows)))
+        calibrator = Auto(either=True) if name == "auto" and free else CALIBRATORS[name]()
+        calibrator.fit(law, y, self.groups_of(windows))
+        if free and isinstance(calibrator, Auto) and not calibrator.way.grouped:
+            self.by, self.groups = None, []
+        return calibrator
 
     def recalibrate(self, table: Table, calibration: str | None, by: str | None) -> None:
         """Another calibration, learned from the rows that training held out and all later ones; weights stay."""
@@ -130,9 +141,8 @@ class Fitted:
 
     def law(self, windows: Windows, paths: int | None = None) -> Forecast:
         """The laws of some windows in the table's units, calibrated, and inside the support."""
-        law = self.raw(windows, paths)
-        law = self.calibrator.apply(law, self.groups_of(windows)) if self.calibrator else law
-        return clip(law, self.support)
+        law = clip(self.raw(windows, paths), self.support)
+        return self.calibrator.apply(law, self.groups_of(windows)) if self.calibrator else law
 
     @property
     def at_once(self) -> int:
@@ -154,14 +164,14 @@ class Fitted:
 
     def _labels(self, windows: Windows) -> list[str]:
         """What groups of calibration go by, for each window."""
-        if not self.recipe.calibration_by:
+        if not self.by:
             return []
         series = windows.numbers.series[windows.origins].numpy()
-        return windows.numbers.labels[self.recipe.calibration_by][series].tolist()
+        return windows.numbers.labels[self.by][series].tolist()
 
     def groups_of(self, windows: Windows) -> np.ndarray | None:
         """The number of each window's group, -1 where it was not learned."""
-        if not self.recipe.calibration_by:
+        if not self.by:
             return None
         numbers = {label: number for number, label in enumerate(self.groups)}
         return np.array([numbers.get(label, -1) for label in self._labels(windows)])
@@ -189,7 +199,7 @@ class Fitted:
         windows = windows.only(table.times[last] > known[table.series[last]]).by_time(table.times)
         if len(windows):
             y = windows.actuals()
-            self.calibrator.observe(self.raw(windows), y)
+            self.calibrator.observe(clip(self.raw(windows), self.support), y)
             self.outcomes += int((~y.isnan()).sum(0).min())
         return len(windows)
 
@@ -250,6 +260,7 @@ class Fitted:
             "recipe": {name: getattr(recipe, name) for name in RECIPE},
             "training": dict(recipe.training),
             "calibrator": storage.pack(self.calibrator.to_dict(), "calibrator", tensors) if self.calibrator else None,
+            "by": self.by,
             "groups": self.groups,
             "held": self.held,
             "support": self.support,
@@ -308,7 +319,7 @@ class Fitted:
         context = Table(preparation.columns, preparation.clock, ids, arrays["starts"], arrays["times"], values)
         history, dependence = History(**manifest["history"]), Dependence(**parts["dependence"])
         doubt = Doubt(**parts["doubt"], series=manifest["doubt"])
-        last = {name: manifest[name] for name in ("groups", "held", "support", "outcomes")}
+        last = {name: manifest[name] for name in ("by", "groups", "held", "support", "outcomes")}
         return cls(recipe, preparation, model.eval(), history, calibrator, dependence, context, doubt, **last)
 
 

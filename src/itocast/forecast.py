@@ -173,6 +173,21 @@ class Forecast:
             out[rows] = mixtures.cdf(points[rows], *mixture)
         return out.T.reshape(y.shape)
 
+    def pit(self, y: Any, first: int = 0) -> Tensor:
+        """The cdf at each outcome, (rows, horizon, targets): uniform on [0, 1] if the law is right.
+
+        An outcome that has a probability of its own is given a place within it, by the number of its row, counted from
+        `first`.
+        """
+        return self.cdf(self.check(y))
+
+    def unclip(self, y: Tensor, first: int = 0) -> tuple[Forecast, Tensor]:
+        """The law before it was kept inside a range, and what outcomes, nan if missing, may have been before.
+
+        An outcome at an end of the range stands for all that lies beyond it, of which its place as in `pit` is taken.
+        """
+        return self, y
+
     def quantile(self, p: Any) -> Tensor:
         """The smallest y with cdf(y) ≥ p, Eq. 5: (rows, horizon, targets), with a first axis if p is a sequence."""
         levels = as_tensor("p", p).double()

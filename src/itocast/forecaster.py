@@ -42,7 +42,7 @@ class Forecaster:
     how tables are read and what the model sees of them; `model` is a name in MODELS, or what makes a model from sizes
     and seed; `training` follows from effort and number of rows but for the settings that a dict names, or is given
     whole; `calibration` is a name in CALIBRATORS, or None; with `calibration_by`, "series" or a static column, each
-    series or category has a correction of its own.
+    series or category has a correction of its own: "auto" lets calibration="auto" choose whether each series has.
 
     >>> import pandas as pd
     >>> hours = pd.date_range("2024-01-01", periods=300, freq="h")
@@ -57,7 +57,7 @@ class Forecaster:
         support: Literal["auto", "real", "positive", "unit"] = "auto",
         data: Data | dict[str, Any] = Data(), model: str | Callable[..., Model] = "sde_hnn",
         training: Training | dict[str, Any] | None = None, calibration: str | None = "auto",
-        calibration_by: str | None = None, seed: int = 0,
+        calibration_by: str | None = "auto", seed: int = 0,
     ) -> None:  # fmt: skip
         horizon, seed = whole("horizon", horizon), whole("seed", seed, least=0)
         window = None if window is None else whole("window", window)
@@ -254,13 +254,14 @@ class Forecaster:
         scored, of cutoffs that are evenly spaced.
         """
         table = self.reader.read(df)[0]
-        scored, series = [], []
+        scored: list[Scored] = []
+        series: list[np.ndarray] = []
         tests = list(self.reader.tests(table, start, step, refit))
         each = len(tests) * self.recipe.horizon * len(table.columns.targets)
         cutoffs = max(1, whole("most", most) // each)
         for fitted, windows in tests:
             for part in fitted.chunks(windows.thin(cutoffs)):
-                scored.append(metrics.score(fitted.law(part), part.actuals()))
+                scored.append(metrics.score(fitted.law(part), part.actuals(), first=sum(map(len, series))))
                 series.append(table.ids[table.series[part.origins.numpy()]])
         columns = results.scores(Scored.cat(scored, [len(part) for part in series]), np.concatenate(series))
         return frames.build(columns, frames.kind_of(df), table.clock, ())
@@ -313,7 +314,7 @@ class Forecaster:
         """
         return self.fitted.update(self.reader.read(df)[0])
 
-    def calibrate(self, df: Any, calibration: str | None = "auto", calibration_by: str | None = None) -> Self:
+    def calibrate(self, df: Any, calibration: str | None = "auto", calibration_by: str | None = "auto") -> Self:
         """Exchange the calibration: learn it from the rows of `df` that training held out, and later ones.
 
         Nothing is trained, and forecasts start where they did; returns the forecaster.
@@ -367,10 +368,10 @@ class Forecaster:
 
 def _check_groups(by: str | None, columns: Columns) -> None:
     """Refuse groups of calibration that the table does not know."""
-    if by is not None and by not in ((*columns.static, "series") if columns.id else columns.static):
+    if by not in (None, "auto") and by not in ((*columns.static, "series") if columns.id else columns.static):
         raise ValueError(
-            f"calibration_by={by!r}: expected 'series', for a table with an id, or one of the static columns"
-            f"{', ' if columns.static else ''}{', '.join(columns.static)}"
+            f"calibration_by={by!r}: expected 'auto', None, 'series', for a table with an id, or one of the static "
+            f"columns{', ' if columns.static else ''}{', '.join(columns.static)}"
         )
 
 

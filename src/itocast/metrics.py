@@ -55,15 +55,18 @@ class Scored:
         return {name: metric(self) for name, metric in METRICS.items()}
 
 
-def score(forecast: Forecast, y: Any) -> Scored:
-    """The scores of each forecast whose outcome is known, which is where y is not nan."""
+def score(forecast: Forecast, y: Any, first: int = 0) -> Scored:
+    """The scores of each forecast whose outcome is known, which is where y is not nan.
+
+    Of a part of a longer forecast, `first` says how many rows came before.
+    """
     y = forecast.check(y, missing=True).double()
     seen, mean = ~y.isnan(), forecast.mean.double()
     if not seen.any():
         raise ValueError("y holds no outcome that is a number: nothing can be scored")
     full = torch.where(seen, y, mean)
     parts = (
-        full, mean, forecast.log_prob(full).double(), forecast.crps(full), pit(forecast, full),
+        full, mean, forecast.log_prob(full).double(), forecast.crps(full), forecast.pit(full, first),
         _widths(forecast, LEVELS), _pinballs(forecast, full, TWENTIETHS),
     )  # fmt: skip
     return Scored(*(part[seen] for part in parts), *seen.nonzero().T)
@@ -112,8 +115,11 @@ def pinball(forecast: Forecast, y: Any, quantiles: Any = None) -> float:
 
 
 def pit(forecast: Forecast, y: Any) -> Tensor:
-    """The predictive cdf at each y, in the shape of y: uniform on [0, 1] if the forecast is calibrated."""
-    return forecast.cdf(forecast.check(y))
+    """The predictive cdf at each y, in the shape of y: uniform on [0, 1] if the forecast is calibrated.
+
+    Where forecasts end at a value such as 0, which then has a probability, an outcome there has a place within it.
+    """
+    return forecast.pit(y)
 
 
 def calibration_curve(forecast: Forecast, y: Any, sided: Sided = "two") -> tuple[Tensor, Tensor]:

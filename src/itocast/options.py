@@ -14,7 +14,9 @@ Source = Annotated[str, typer.Argument(help="A CSV (also .gz) or Parquet file; -
 Calibration = Annotated[
     str | None, typer.Option(help="auto, variance, isotonic, conformal, conformal_quantiles, adaptive or none.")
 ]
-CalibrationBy = Annotated[str | None, typer.Option(help="series, or a static column: a correction for each.")]
+CalibrationBy = Annotated[
+    str | None, typer.Option(help="auto, none, series, or a static column: a correction for each.")
+]
 Threads = Annotated[int, typer.Option(min=1, help="Processor threads to use.")]
 
 

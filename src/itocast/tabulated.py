@@ -136,7 +136,7 @@ class Tabulated(Forecast):
 
     def moved(self, scores: Tensor) -> Tabulated:
         """The law whose quantiles at NODES are those of this law at other scores, (nodes, rows, horizon, targets)."""
-        return Tabulated(self._at(scores), self.epistemic_share)
+        return Tabulated(self.at(scores), self.epistemic_share)
 
     def scores(self, y: Tensor) -> Tensor:
         """The normal score of each outcome, (rows, horizon, targets): standard normal if the law is right."""
@@ -165,13 +165,13 @@ class Tabulated(Forecast):
         if levels.ndim > 1 or levels.numel() == 0 or not ((levels > 0) & (levels < 1)).all():
             raise ValueError(f"p={p}: expected a number above 0 and below 1, or a list of such")
         scores = torch.special.ndtri(levels.reshape(-1))
-        out = self._at(scores.reshape(-1, 1, 1, 1).expand(-1, *self.shape))
+        out = self.at(scores.reshape(-1, 1, 1, 1).expand(-1, *self.shape))
         return out.reshape(*levels.shape, *self.shape)
 
     def tabulate(self, levels: Tensor) -> Tensor:
         return self.quantile(levels)
 
-    def _at(self, scores: Tensor) -> Tensor:
+    def at(self, scores: Tensor) -> Tensor:
         """q at normal scores, (n, rows, horizon, targets)."""
         right = torch.searchsorted(NODES, scores.contiguous()).clamp(1, len(NODES) - 1)
         low, high = self.values.gather(0, right - 1), self.values.gather(0, right)
@@ -216,7 +216,7 @@ class Tabulated(Forecast):
 
     def sample(self, n: int, seed: int | torch.Generator = 0) -> Tensor:
         generator = seed if isinstance(seed, torch.Generator) else torch.Generator().manual_seed(seed)
-        return self._at(torch.randn(n, *self.shape, generator=generator, dtype=torch.float64))
+        return self.at(torch.randn(n, *self.shape, generator=generator, dtype=torch.float64))
 
 
 def _weigh(weights: Tensor, values: Tensor) -> Tensor:

@@ -4,35 +4,44 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
+from itocast.clipped import Clipped
 from itocast.forecast import Forecast
 
 
-class Calibrator(Protocol):
+class Calibrator(ABC):
     """`fit` on rows that the model was not trained on, then `apply` to any forecast of the same steps and targets.
 
     `groups` are numbers from 0 that say which group a row belongs to; -1 is none of them. What a calibrator learns has
     a first axis of groups, of which the first is all rows together: it serves rows of no group, and steadies groups
-    with few rows.
+    with few rows. Of laws that are kept inside a range the law before that is corrected, and kept inside it again.
     """
 
+    @abstractmethod
     def __init__(self, *args: Any, **kwargs: Any) -> None: ...
 
-    def fit(self, forecast: Forecast, y: Any, groups: Any = None) -> Calibrator:
+    @abstractmethod
+    def fit(self, forecast: Forecast, y: Any, groups: Any = None) -> Self:
         """Learn the correction and return the calibrator; y is nan where it is missing."""
-        ...
 
     def apply(self, forecast: Forecast, groups: Any = None) -> Forecast:
         """The corrected law."""
-        ...
+        if isinstance(forecast, Clipped):
+            return Clipped(self.correct(forecast.base, groups), forecast.low, forecast.high)
+        return self.correct(forecast, groups)
 
+    @abstractmethod
+    def correct(self, forecast: Forecast, groups: Any) -> Forecast:
+        """The corrected law of one that is not kept inside a range."""
+
+    @abstractmethod
     def to_dict(self) -> dict[str, Any]:
         """What the constructor takes to make this calibrator again: plain values and tensors."""
-        ...
 
 
 def outcomes(forecast: Forecast, y: Any) -> Tensor:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
-from itocast.calibration.base import masks, outcomes, places
+from itocast.calibration.base import Calibrator, masks, outcomes, places
 from itocast.forecast import Forecast
 from itocast.tabulated import HUGE, LEVELS, Tabulated
 
@@ -15,7 +15,7 @@ SIDE = (LEVELS - 0.5).sign()
 SHARES = 2 * LEVELS[len(LEVELS) // 2 :] - 1  # of the central intervals, whose upper bounds are the upper half of LEVELS
 
 
-class Conformal:
+class Conformal(Calibrator):
     """Mean ± deviation times a factor: that below which enough of the standardised errors were (Lei et al. 2018).
 
     Of n errors |y - mean| / deviation the one of rank ⌈(n + 1) p⌉ bounds the central interval of share p, for each step
@@ -33,15 +33,16 @@ class Conformal:
     def __init__(self, factors: Any = ()) -> None:
         self.factors = torch.as_tensor(factors, dtype=torch.float64)  # (groups, SHARES, horizon, targets)
 
-    def fit(self, forecast: Forecast, y: Any, groups: Any = None) -> Conformal:
-        errors, shares = standardised(forecast, outcomes(forecast, y)), SHARES.reshape(-1, 1, 1)
+    def fit(self, forecast: Forecast, y: Any, groups: Any = None) -> Self:
+        forecast, y = forecast.unclip(outcomes(forecast, y))
+        errors, shares = standardised(forecast, y), SHARES.reshape(-1, 1, 1)
         pooled = stretched(errors, shares)
         own = [ranked(errors[mask], shares) for mask in masks(groups, len(errors))[1:]]
         parts = [torch.where(there, value, value.nan_to_num(0.0).maximum(pooled)) for value, there in own]
         self.factors = torch.stack([pooled, *(part.cummax(0).values for part in parts)])
         return self
 
-    def apply(self, forecast: Forecast, groups: Any = None) -> Forecast:
+    def correct(self, forecast: Forecast, groups: Any) -> Forecast:
         factors = self.factors[places(groups, len(forecast), len(self.factors))]
         return symmetric(forecast, factors.movedim(1, 0))
 
@@ -49,7 +50,7 @@ class Conformal:
         return {"factors": self.factors}
 
 
-class ConformalQuantiles:
+class ConformalQuantiles(Calibrator):
     """The law's own bounds, moved outwards or inwards by what enough of the outcomes needed (Romano et al. 2019).
 
     For the interval of share p, an outcome needs max(low - y, y - high), which is negative inside; the need of rank
@@ -61,8 +62,8 @@ class ConformalQuantiles:
     def __init__(self, moves: Any = ()) -> None:
         self.moves = torch.as_tensor(moves, dtype=torch.float64)  # (groups, SHARES, horizon, targets)
 
-    def fit(self, forecast: Forecast, y: Any, groups: Any = None) -> ConformalQuantiles:
-        y = outcomes(forecast, y)
+    def fit(self, forecast: Forecast, y: Any, groups: Any = None) -> Self:
+        forecast, y = forecast.unclip(outcomes(forecast, y))
         bounds = Tabulated.of(forecast).values  # (levels, rows, horizon, targets)
         needs = torch.maximum(bounds.flip(0) - y, y - bounds)[len(LEVELS) // 2 :].movedim(1, 0)  # (rows, shares, …)
         moves: list[Tensor] = []
@@ -73,7 +74,7 @@ class ConformalQuantiles:
         self.moves = torch.stack(moves)
         return self
 
-    def apply(self, forecast: Forecast, groups: Any = None) -> Forecast:
+    def correct(self, forecast: Forecast, groups: Any) -> Forecast:
         law, moves = Tabulated.of(forecast), self.moves[places(groups, len(forecast), len(self.moves))].movedim(1, 0)
         half = len(LEVELS) // 2
         upper = (law.values[half:] + moves).clamp(min=law.values[half]).cummax(0).values

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
-from itocast.calibration.base import masks, outcomes, places, steady
+from itocast.calibration.base import Calibrator, masks, outcomes, places, steady
 from itocast.forecast import Forecast
 from itocast.tabulated import LEVELS, NODES, Tabulated
 
 TAIL = 10  # outcomes beyond a level, fewer than which its place is guessed
 
 
-class Isotonic:
+class Isotonic(Calibrator):
     """Ask the law for another probability: that below which the wanted share of outcomes fell (Kuleshov et al. 2018).
 
     For each step and target the law's cdf at the outcomes is collected; where a law is right, a share p of these
@@ -27,8 +27,8 @@ class Isotonic:
     def __init__(self, scores: Any = ()) -> None:
         self.scores = torch.as_tensor(scores, dtype=torch.float64)  # (groups, NODES, horizon, targets)
 
-    def fit(self, forecast: Forecast, y: Any, groups: Any = None) -> Isotonic:
-        y = outcomes(forecast, y)
+    def fit(self, forecast: Forecast, y: Any, groups: Any = None) -> Self:
+        forecast, y = forecast.unclip(outcomes(forecast, y))
         seen = ~y.isnan()
         scores = Tabulated.of(forecast).scores(torch.where(seen, y, 0.0))
         scores = torch.where(seen, scores, torch.nan)
@@ -37,7 +37,7 @@ class Isotonic:
         self.scores = torch.where(maps.isnan(), NODES.reshape(-1, 1, 1), maps)
         return self
 
-    def apply(self, forecast: Forecast, groups: Any = None) -> Forecast:
+    def correct(self, forecast: Forecast, groups: Any) -> Forecast:
         place = places(groups, len(forecast), len(self.scores))
         return Tabulated.of(forecast).moved(self.scores[place].movedim(1, 0))
 

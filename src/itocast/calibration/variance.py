@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import torch
 
-from itocast.calibration.base import masks, outcomes, places, steady
+from itocast.calibration.base import Calibrator, masks, outcomes, places, steady
 from itocast.forecast import Forecast, central
 
 
-class VarianceScaling:
+class VarianceScaling(Calibrator):
     """Stretch a law about its mean so that its wide intervals hold what they should, for each horizon step and target.
 
     The factor is the one at which the central intervals of 80, 90 and 95 % hold their shares of the outcomes, on
@@ -27,8 +27,8 @@ class VarianceScaling:
     def __init__(self, factors: Any = ()) -> None:
         self.factors = torch.as_tensor(factors, dtype=torch.float64)  # (groups, horizon, targets)
 
-    def fit(self, forecast: Forecast, y: Any, groups: Any = None) -> VarianceScaling:
-        y = outcomes(forecast, y)
+    def fit(self, forecast: Forecast, y: Any, groups: Any = None) -> Self:
+        forecast, y = forecast.unclip(outcomes(forecast, y))
         error = y - forecast.mean.double()
         bounds = forecast.quantile([share for level in self.levels for share in central(level)]) - forecast.mean
         low, high = bounds[::2].clamp(max=-1e-300), bounds[1::2].clamp(min=1e-300)
@@ -41,7 +41,7 @@ class VarianceScaling:
         self.factors = steady(learned, counts).nan_to_num(1.0).clamp(0.05, 20.0)
         return self
 
-    def apply(self, forecast: Forecast, groups: Any = None) -> Forecast:
+    def correct(self, forecast: Forecast, groups: Any) -> Forecast:
         factors = self.factors[places(groups, len(forecast), len(self.factors))]
         return forecast.affine(factors, forecast.mean.double() * (1 - factors))
 

@@ -126,11 +126,8 @@ def stretch(score: np.ndarray, level: float) -> float:
 
 
 def _scores(law: Forecast, y: torch.Tensor) -> torch.Tensor:
-    """Normal scores; where a law has a lump, as at the edge of its support, drawn from the part that the lump takes."""
-    below = law.cdf(y - 1e-9 * (law.variance.sqrt() + y.abs()))
-    lump = law.cdf(y) - below
-    share = torch.rand(y.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    return torch.special.ndtri((below + share * lump).clamp(1e-12, 1 - 1e-12))
+    """Normal scores."""
+    return torch.special.ndtri(law.pit(y).clamp(1e-12, 1 - 1e-12))
 
 
 def _calendar(clock: Clock, time: np.ndarray) -> dict[str, Factor]:

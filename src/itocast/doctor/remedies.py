@@ -17,7 +17,7 @@ def remedy(finding: Finding, fitted: Fitted, tried: dict[str, Any]) -> str:
     recipe = fitted.recipe
     if finding.fault == "drift":
         return KEEP_UP
-    if finding.fault == "series" and recipe.calibration_by != "series":
+    if finding.fault == "series" and fitted.by != "series":
         return "calibration_by='series' gives each series a correction of its own"
     if finding.fault in ("hour", "weekday"):
         if fitted.preparation.data.calendar:

@@ -67,7 +67,7 @@ def inputs_of(fitted: Fitted) -> list[Input]:
         meaning = "where series is -1: mean and standard deviation of the series; elsewhere it is not read"
         out.append(Input("scale", (2, targets), False, meaning))
     if _by_column(fitted):
-        meaning = f"position of its {fitted.recipe.calibration_by} in the list in `groups`, counted from 0; -1 for none"
+        meaning = f"position of its {fitted.by} in the list in `groups`, counted from 0; -1 for none"
         out.append(Input("group", (), True, meaning))
     return out
 
@@ -132,7 +132,7 @@ def _names(p: Preparation, part: str, categories: bool) -> list[str]:
 
 def _by_column(fitted: Fitted) -> bool:
     """Whether corrections go by a column that the graph must be told of."""
-    by = fitted.recipe.calibration_by
+    by = fitted.by
     learned = correction(fitted.calibrator) is not None and not isinstance(fitted.calibrator, Adaptive)
     return bool(learned and by and by != "series")
 

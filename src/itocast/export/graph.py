@@ -60,7 +60,7 @@ class Graph(nn.Module):
         self.levels = Levels.of(torch.tensor(levels, dtype=torch.float64))
         self.ends = SUPPORTS[fitted.support]
         self.correct = correction(fitted.calibrator)
-        self.by, self.noise = fitted.recipe.calibration_by, Kept(fitted.recipe.seed)
+        self.by, self.noise = fitted.by, Kept(fitted.recipe.seed)
         self.scalers = {part: _scale(scaler) for part, scaler in p.scalers.items() if part != "targets"}
         targets = p.scalers["targets"]
         self.to_targets = _scale(targets)

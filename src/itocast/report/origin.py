@@ -22,8 +22,8 @@ def settings(fitted: Fitted) -> str:
     config = {name: value for name, value in fitted.model.config.items() if name not in ("sizes", "seed")}
     top = {
         "horizon": recipe.horizon, "window": prepared.window, "effort": recipe.effort, "support": recipe.support,
-        "calibration": recipe.calibration or "none", "calibration_by": recipe.calibration_by, "seed": recipe.seed,
-        "target": list(columns.targets) if len(columns.targets) > 1 else columns.targets[0],
+        "calibration": recipe.calibration or "none", "calibration_by": recipe.calibration_by or "none",
+        "seed": recipe.seed, "target": list(columns.targets) if len(columns.targets) > 1 else columns.targets[0],
         "time": columns.time or "", "id": columns.id or "", "past": list(columns.past),
         "future": list(columns.future), "static": list(columns.static),
     }  # fmt: skip
