@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor
 
+GRID = 128  # points of the first table of a cdf
 STEEPEST = math.exp(-0.5) / math.sqrt(2 * math.pi)  # slope of the standard normal density, at 1
 
 
@@ -72,8 +73,8 @@ def quantile(levels: Tensor, means: Tensor, deviations: Tensor, weights: Tensor)
 def table(levels: Tensor, means: Tensor, deviations: Tensor, weights: Tensor) -> Tensor:
     """Quantiles at ascending levels, (points, levels), nearly right on peaked laws too, in a fraction of the time.
 
-    A table of the cdf alone, made anew twice, each time where the last one says that the levels are: all of it in
-    single precision, in deviations of the law.
+    A table of the cdf alone, made anew where it says that the levels are, with the density: all of it in single
+    precision, in deviations of the law.
     """
     centre = (weights * means).sum(1, keepdim=True)
     spread = (weights * (deviations.square() + (means - centre).square())).sum(1, keepdim=True).sqrt()
@@ -81,11 +82,10 @@ def table(levels: Tensor, means: Tensor, deviations: Tensor, weights: Tensor) ->
     first, last = torch.special.ndtri(levels[[0, -1]]).float()
     low = (mixture[0] + first * mixture[1]).amin(1, keepdim=True)
     high = (mixture[0] + last * mixture[1]).amax(1, keepdim=True)
-    grid, levels = low + (high - low) * torch.linspace(0, 1, 64), levels.float()
-    for _ in range(2):
-        standard = (grid[:, :, None] - mixture[0][:, None, :]).div_(mixture[1][:, None, :] * math.sqrt(2))
-        reached = (0.5 + 0.5 * _total(standard.erf_(), mixture[2])).cummax(1).values
-        grid = torch.cat([low, _between(levels, grid, reached), high], 1)
+    grid, levels = low + (high - low) * torch.linspace(0, 1, GRID), levels.float()
+    standard = (grid[:, :, None] - mixture[0][:, None, :]).div_(mixture[1][:, None, :] * math.sqrt(2))
+    reached = (0.5 + 0.5 * _total(standard.erf_(), mixture[2])).cummax(1).values
+    grid = torch.cat([low, _between(levels, grid, reached), high], 1)
     reached, density = cdf_and_density(grid, *mixture)
     y, left, right = _look_up(levels, grid, reached.cummax(1).values, density)
     return y.clamp(left, right).double() * spread + centre

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from itocast import tabulated
+from itocast import mixtures, tabulated
 from itocast.export.special import Line, Normal, running_max
 from itocast.tabulated import LEVELS, NODES
 
@@ -249,11 +249,11 @@ class _Flat:
         first, last = levels.scores[[0, -1]].float().unbind()
         low = (means + first * deviations).amin(1, keepdim=True)
         high = (means + last * deviations).amax(1, keepdim=True)
-        grid = low + (high - low) * torch.linspace(0, 1, GRID)
-        for turn in range(3):
+        grid = low + (high - low) * torch.linspace(0, 1, mixtures.GRID)
+        for turn in range(2):
             z = (grid[..., None] - means[:, None]) / wide[:, None]
             reached = running_max(0.5 + 0.5 * (z.erf().double() @ total)[..., 0])
-            if turn < 2:
+            if turn == 0:
                 inner = _between(levels.shares, grid.double(), reached).float()
                 grid = torch.cat([low, inner, high], 1)
         heights = weights / deviations / math.sqrt(2 * math.pi)
