@@ -46,15 +46,18 @@ def longer(setting: Setting) -> dict[str, int]:
     return {"epochs": round(LONGER * Training.suited(len(setting.parts.train)).epochs)}
 
 
-def answer(name: str, setting: Setting, seed: int) -> Answer:
-    """Fit on all rows before the test part, of which the Forecaster holds out the validation part itself."""
+def forecaster_of(name: str, setting: Setting, seed: int) -> Forecaster:
+    """One of our models, for a setting."""
     arguments = dict((OURS | ABLATIONS)[name])
     if name == f"{DEFAULT}-no-block":
         arguments["training"] = longer(setting)
-    forecaster = Forecaster(
-        setting.protocol.horizon, window=setting.protocol.window, data=setting.data, seed=seed, **arguments
-    )
-    known = setting.known
+    horizon, window = setting.protocol.horizon, setting.protocol.window
+    return Forecaster(horizon, window=window, data=setting.data, seed=seed, **arguments)
+
+
+def answer(name: str, setting: Setting, seed: int) -> Answer:
+    """Fit on all rows before the test part, of which the Forecaster holds out the validation part itself."""
+    forecaster, known = forecaster_of(name, setting, seed), setting.known
     began = time.process_time()
     forecaster.fit(known, **setting.schema)
     fitted = time.process_time()
