@@ -170,6 +170,18 @@ def test_page_from_cells(tmp_path) -> None:
     assert table["crps"].tolist() == [3.0, 2.5, 9.0]
 
 
+def test_the_page_says_what_the_block_is_worth() -> None:
+    cells = [cell("itocast", 2.0), cell("itocast-no-g", 2.2), cell("itocast-no-block", 1.0)]
+    for one, nll in zip(cells, (3.0, 3.25, 2.5), strict=True):
+        one["scores"]["nll"] = nll
+    text = page.text(page.group(cells))
+    assert "itocast, g = 0: CRPS +10.0 %, NLL +0.250 nats, CWCE +0.00; the default has the lower CRPS in 1 of 1" in text
+    assert (
+        "itocast without the block: CRPS -50.0 %, NLL -0.500 nats, CWCE +0.00; the default has the lower CRPS in 0 of"
+        in text
+    )
+
+
 def test_page_refuses_cells_of_other_data() -> None:
     other = cell("lightgbm-19", 1.0) | {"digest": "b"}
     with pytest.raises(ValueError, match="practical metro differ in digest"):

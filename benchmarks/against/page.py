@@ -154,6 +154,22 @@ def parts(groups: Groups) -> str:
     return markdown(["", "", *PARTS.values()], rows)
 
 
+def worth(groups: Groups) -> str:
+    """By how much the forms without noise and without the block are worse, on average over settings."""
+    settings = _with(groups, DEFAULT, *ABLATIONS).values()
+    sentences = []
+    for peer in ABLATIONS:
+        pairs = {name: [(average(one[peer], name), average(one[DEFAULT], name)) for one in settings] for name in PARTS}
+        crps = mean(other / own - 1 for other, own in pairs["crps"])
+        nll, cwce = (mean(other - own for other, own in pairs[name]) for name in ("nll", "cwce"))
+        lower = sum(own < other for other, own in pairs["crps"])
+        sentences.append(
+            f"{setup.TITLES[peer]}: CRPS {100 * crps:+.1f} %, NLL {nll:+.3f} nats, CWCE {cwce:+.2f}; the default has "
+            f"the lower CRPS in {lower} of {len(pairs['crps'])}"
+        )
+    return f"On average over these settings, beside the default: {'. '.join(sentences)}."
+
+
 def table(peers: dict[str, list[Cell]]) -> str:
     """One row a peer; the best of each score is bold."""
     best = {name: min(average(cells, name) for cells in peers.values()) for name in LOWEST}
@@ -211,7 +227,18 @@ def text(groups: Groups) -> str:
         about = f"{about[0].upper()}{about[1:]}. {size}, in {first['unit']}; {trials}."
         lines += [f"## {dataset}, {protocol}", "", about, "", table(peers), ""]
     if _with(groups, DEFAULT, *ABLATIONS):
-        lines += ["## What the block is worth", "", setup.PARTS, "", parts(groups), ""]
+        lines += [
+            "## What the block is worth",
+            "",
+            setup.PARTS,
+            "",
+            parts(groups),
+            "",
+            worth(groups),
+            "",
+            setup.ELSE,
+            "",
+        ]
     return "\n".join([*lines, setup.NOTES.strip(), "", "## Made with", "", setup.COMMAND, "", f"{made}.", ""])
 
 

@@ -57,6 +57,12 @@ PARTS = (
     f"has {LONGER:g} times as many epochs, so that it has no less time. NLL is that of the law "
     "itself."
 )
+ELSE = (
+    "What the noise is for besides: an epistemic part of the variance, without which forecasts that should not be "
+    "relied on are told by width and distance alone ([I don't know](abstention.md)). How all three forms bear "
+    "disturbed inputs: [noise.md](../benchmarks/results/noise.md). What each ingredient of the recipe is worth, on "
+    "rows before the test part: [recipe.md](../benchmarks/results/recipe.md)."
+)
 _FIT = (1 - TEST) * (1 - VALIDATION)
 _HELD = (1 - TEST) * VALIDATION
 
