@@ -28,7 +28,7 @@ from itocast.settings import Settings
 from itocast.storage import read_checkpoint, write_checkpoint
 
 Weights = dict[str, Tensor]
-EFFORTS = {"fast": (250, 8e-3), "balanced": (900, 4e-3), "best": (3000, 2e-3)}  # steps, and the highest learning rate
+EFFORTS = {"fast": (450, 6e-3), "balanced": (900, 4e-3), "best": (3000, 2e-3)}  # steps, and the highest learning rate
 GATHERED = 4096  # rows of several batches that are gathered at once
 MANY = 20_000  # rows from which on a run grows with them, as their square root
 MATCHING_RATE = 0.1  # the learning rate of matching, as a share of the highest before
@@ -76,7 +76,7 @@ class Training(Settings):
         >>> [(t.batch_size, t.epochs) for t in (Training.suited(rows) for rows in (500, 30_000, 1_000_000))]
         [(32, 58), (512, 19), (512, 3)]
         >>> [(t.epochs, t.learning_rate) for t in (Training.suited(30_000, effort) for effort in ("fast", "best"))]
-        [(5, 0.008), (63, 0.002)]
+        [(9, 0.006), (63, 0.002)]
         """
         steps, rate = EFFORTS[effort]
         batch = min(512, max(32, 2 ** math.floor(math.log2(max(rows, 1) / 30))))
