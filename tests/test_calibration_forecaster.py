@@ -154,8 +154,9 @@ def test_each_series_has_its_own_correction_where_that_helps(tmp_path):
     assert (pooled.fitted.by, pooled.fitted.groups) == (None, [])
     own.save(tmp_path)
     pd.testing.assert_frame_equal(Forecaster.load(tmp_path).predict()[BOUNDS], own.predict()[BOUNDS])
-    own.calibrate(frame, "isotonic")
-    assert own.fitted.by is None
+    for other in ("isotonic", None):
+        assert own.calibrate(frame, other, "series" if other else None).fitted.by == ("series" if other else None)
+    assert own.fitted.groups == []
 
 
 def test_one_correction_serves_series_that_are_alike():

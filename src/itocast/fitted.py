@@ -102,7 +102,7 @@ class Fitted:
 
         The newer half of them counts, if that is enough: the world moves on.
         """
-        self.calibrator = None
+        self.calibrator, self.by, self.groups = None, None, []
         most = max(ENOUGH, CELLS // (windows.horizon * len(self.preparation.columns.targets)))
         windows = windows.by_time(times).last(max(len(windows) // 2, FRESH)).thin(most)
         law, y = clip(self.raw(windows), self.support), windows.actuals()
