@@ -67,7 +67,7 @@ def measure(dataset: str, protocol: str, change: str, seed: int, data_dir: str |
     return {"scores": scores | {"fit_seconds": seconds}, "shown": scores | {"fit": seconds}}
 
 
-def write(found: dict[str, Cell]) -> Path:
+def write(found: dict[str, Cell], options: str) -> Path:
     """One row for each change, one column for each dataset and protocol."""
     settings = sorted(
         {(cell["settings"]["protocol"], cell["settings"]["dataset"]) for cell in found.values()},
@@ -90,9 +90,9 @@ def write(found: dict[str, Cell]) -> Path:
     seeds = len({cell["settings"]["seed"] for cell in found.values()})
     text = (
         "# What each ingredient of the default recipe is worth\n\n"
-        "`python benchmarks/recipe.py --data-dir DATA`. CRPS of the default, in the unit of each dataset, then by how "
-        "much it changes when one thing is changed: above zero, the ingredient helps. On the last fifth of the rows "
-        f"before the test part; nothing of the test part is seen. Seeds: {seeds}; differences below 1 to 2 % are "
+        f"`python benchmarks/recipe.py --data-dir DATA{options}`. CRPS of the default, in the unit of each dataset, "
+        "then by how much it changes when one thing is changed: above zero, the ingredient helps. On the last "
+        f"fifth of the rows before the test part; nothing of the test part is seen. Seeds: {seeds}; differences below 1 to 2 % are "
         "within what another seed changes. The time of a fit is relative to that of the default, one thread.\n\n"
         f"{markdown(heads, rows)}\n"
     )
@@ -123,7 +123,8 @@ def main() -> None:
                     settings = {"dataset": dataset, "protocol": protocol, "change": change, "seed": seed}
                     key = f"{protocol}-{short(dataset)}/{number}-{seed}"
                     tasks.append(Task(key, measure, settings, str(given.data_dir)))
-    print(f"Written: {write(cells.run(tasks, given.out, given.jobs))}")
+    options = "" if given.datasets == ",".join(DATASETS) else f" --datasets {given.datasets}"
+    print(f"Written: {write(cells.run(tasks, given.out, given.jobs), options)}")
 
 
 if __name__ == "__main__":
