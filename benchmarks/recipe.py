@@ -91,9 +91,9 @@ def write(found: dict[str, Cell], options: str) -> Path:
     text = (
         "# What each ingredient of the default recipe is worth\n\n"
         f"`python benchmarks/recipe.py --data-dir DATA{options}`. CRPS of the default, in the unit of each dataset, "
-        "then by how much it changes when one thing is changed: above zero, the ingredient helps. On the last "
-        f"fifth of the rows before the test part; nothing of the test part is seen. Seeds: {seeds}; differences below 1 to 2 % are "
-        "within what another seed changes. The time of a fit is relative to that of the default, one thread.\n\n"
+        "then by how much it changes when one thing is changed: above zero, the ingredient helps. On the last fifth of "
+        f"the rows before the test part; nothing of the test part is seen. Seeds: {seeds}; differences below 1 to 2 % "
+        "are within what another seed changes. The time of a fit is relative to that of the default, one thread.\n\n"
         f"{markdown(heads, rows)}\n"
     )
     file = HERE / "results" / "recipe.md"
