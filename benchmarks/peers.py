@@ -1,7 +1,8 @@
 """itocast against the tools one would pick instead: the same rows, the same inputs, one thread, one rule of scoring.
 
 Each peer on each setting with each seed is a cell, made in a process of its own and stored; the same command goes on
-where a run was interrupted. With `--page` the stored cells become docs/BENCHMARK.md and benchmarks/results/peers.csv.
+where a run was interrupted. With `--page` the stored cells are added to benchmarks/results/peers.csv, from which
+docs/BENCHMARK.md is made. What is in that table is not run again: to measure it anew, delete its lines.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 from against import page
 from against.ours import ABLATIONS
 from against.settings import DATASETS, PROTOCOLS
+from against.table import Lines, key_of, read
 from against.work import PEERS, TABULAR, UCI, UCI_SETS, lacking, measure
 from itocast.arguments import choice
 from itocast.data.sources import DATASETS as NAMES
@@ -38,6 +40,12 @@ def tasks(arguments: argparse.Namespace) -> list[Task]:
         splits = range(arguments.splits)
         found += [_task(name, UCI, peer, split, arguments) for split in splits for name in sets for peer in tabular]
     return found
+
+
+def lacked(found: list[Task], lines: Lines) -> list[Task]:
+    """Those that the table has not."""
+    seeds = {key: line.seeds for key, line in lines.items()}
+    return [task for task in found if task.settings["seed"] not in seeds.get(key_of(task.settings), ())]
 
 
 def _task(dataset: str, protocol: str, peer: str, seed: int, arguments: argparse.Namespace) -> Task:
@@ -80,7 +88,8 @@ def main() -> None:
         lines = [f"{peer} needs {', '.join(names)}" for peer, names in missing.items()]
         sys.exit("; ".join(lines) + ": pip install -c constraints.txt 'itocast[bench]', or name other --peers")
     os.environ["OMP_NUM_THREADS"] = "1"
-    cells.run(tasks(arguments), arguments.out, arguments.jobs, fresh=True)
+    known = {} if arguments.quick else read(page.ROOT)
+    cells.run(lacked(tasks(arguments), known), arguments.out, arguments.jobs, fresh=True)
     print(f"The cells are in {arguments.out}/; the same command with --page writes the page.")
 
 

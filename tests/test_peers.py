@@ -10,14 +10,14 @@ import pytest
 import torch
 from scipy.stats import norm
 
-from against import page
+from against import page, table
 from against.features import flat
 from against.laws import KNOTS, LEVELS, SCORES, interpolate, pit, score
 from against.settings import PROTOCOLS, Setting
 from against.work import PEERS, lacking
 from itocast import Data, Forecast, metrics
 from itocast.data.sources import Dataset
-from peers import parse, tasks
+from peers import lacked, parse, tasks
 
 
 def gaussian(rows: int = 4000) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -166,15 +166,40 @@ def test_page_from_cells(tmp_path) -> None:
     assert "**MISSED** (0 of 1): the lowest CRPS\n  - practical metro: 3.00, lightgbm-19 2.50" in text
     assert "**met** (1 of 1): 88 to 92 %" in text
     assert "lightgbm 4.0" in text
-    table = pd.read_csv(tmp_path / page.TABLE)
-    assert table["crps"].tolist() == [3.0, 2.5, 9.0]
+    found = pd.read_csv(tmp_path / table.TABLE)
+    assert found["crps"].tolist() == [3.0, 2.5, 9.0]
+
+
+def test_cells_are_added_to_the_table_once(tmp_path) -> None:
+    """Lines that were written and read again take further seeds as if all had been there from the start."""
+    cells = [cell("itocast", crps, seed) for seed, crps in enumerate((2.0, 4.0, 9.0))] + [cell("nhits", 1.0)]
+    cells[0]["scores"]["nll"] = cells[1]["scores"]["nll"] = cells[2]["scores"]["nll"] = 0.25
+    table.write(table.added({}, cells[:2]), tmp_path)
+    lines = table.added(table.added(table.read(tmp_path), cells), cells)
+    line = lines["practical", "metro", "itocast"]
+    assert line.seeds == (0, 1, 2)
+    assert line.means["crps"] == pytest.approx(5.0)
+    assert line.deviations["crps"] == pytest.approx(np.std([2.0, 4.0, 9.0], ddof=1))
+    table.write(lines, tmp_path)
+    again = table.read(tmp_path)
+    assert again["practical", "metro", "itocast"].means["nll"] == 0.25
+    assert "nll" not in again["practical", "metro", "nhits"].means
+    assert np.isnan(again["practical", "metro", "nhits"].deviations["crps"])
+    assert again["practical", "metro", "itocast"].packages == {"itocast": "1.0", "lightgbm": "4.0"}
+
+
+def test_what_the_table_has_is_not_run_again() -> None:
+    words = ["--datasets", "metro", "--protocols", "practical", "--peers", "itocast,nhits", "--seeds", "2"]
+    lines = table.added({}, [cell("itocast", 2.0, 1)])
+    left = lacked(tasks(parse(words)), lines)
+    assert [task.key for task in left] == [f"practical-metro/{name}" for name in ("itocast-0", "nhits-0", "nhits-1")]
 
 
 def test_the_page_says_what_the_block_is_worth() -> None:
     cells = [cell("itocast", 2.0), cell("itocast-no-g", 2.2), cell("itocast-no-block", 1.0)]
     for one, nll in zip(cells, (3.0, 3.25, 2.5), strict=True):
         one["scores"]["nll"] = nll
-    text = page.text(page.group(cells))
+    text = page.text(page.group(table.added({}, cells)))
     assert "itocast, g = 0: CRPS +10.0 %, NLL +0.250 nats, CWCE +0.00; the default has the lower CRPS in 1 of 1" in text
     assert (
         "itocast without the block: CRPS -50.0 %, NLL -0.500 nats, CWCE +0.00; the default has the lower CRPS in 0 of"
@@ -185,7 +210,7 @@ def test_the_page_says_what_the_block_is_worth() -> None:
 def test_page_refuses_cells_of_other_data() -> None:
     other = cell("lightgbm-19", 1.0) | {"digest": "b"}
     with pytest.raises(ValueError, match="practical metro differ in digest"):
-        page.group([cell("itocast", 1.0), other])
+        table.added({}, [cell("itocast", 1.0), other])
 
 
 def test_page_refuses_an_empty_folder(tmp_path) -> None:

@@ -1,25 +1,25 @@
-"""docs/BENCHMARK.md and benchmarks/results/peers.csv, from stored cells alone."""
+"""docs/BENCHMARK.md, from the lines of the table alone."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
 from statistics import mean
-from typing import Any, NamedTuple
-
-import pandas as pd
+from typing import NamedTuple
 
 from against import setup
 from against.ours import ABLATIONS, DEFAULT
 from against.settings import DATASETS, PROTOCOLS
+from against.table import TABLE, Line, Lines, added, read
+from against.table import write as write_table
 from against.work import MODELS, TREE_PEERS, UCI, UCI_SETS
-from itocast.paper.cells import Cell, stored
-from itocast.paper.outputs import digits, markdown, spread, summary, versions
+from itocast.paper.cells import stored
+from itocast.paper.outputs import digits, markdown, plus_minus, versions
 from itocast.paper.protocol import short
 from itocast.storage import write_bytes
 
 ROOT = Path(__file__).parents[2]
-PAGE, TABLE = Path("docs/BENCHMARK.md"), Path("benchmarks/results/peers.csv")
+PAGE = Path("docs/BENCHMARK.md")
 SCORES = {
     "crps": "CRPS", "rmse": "RMSE", "cwce": "CWCE", "cwce_one_sided": "CWCE one-sided", "r_cwce": "R-CWCE",
     "coverage_50": "in 50 %", "coverage_80": "in 80 %", "coverage_90": "in 90 %", "coverage_95": "in 95 %",
@@ -37,8 +37,8 @@ CALIBRATED = ("metro", "pickups")  # where the bars of calibration hold
 ORDERS = (*PROTOCOLS, UCI), (*map(short, DATASETS), *UCI_SETS), setup.ORDER
 PLACES = {name: place for order in ORDERS for place, name in enumerate(order)}
 Key = tuple[str, str]  # protocol, dataset
-Check = Callable[[dict[str, list[Cell]]], str]  # nothing, or why a bar is missed
-Groups = dict[Key, dict[str, list[Cell]]]  # the cells of each peer
+Check = Callable[[dict[str, Line]], str]  # nothing, or why a bar is missed
+Groups = dict[Key, dict[str, Line]]  # the peers of each setting
 
 
 class Bar(NamedTuple):
@@ -56,25 +56,12 @@ class Bar(NamedTuple):
         )
 
 
-def group(cells: list[Cell]) -> Groups:
-    """Cells by protocol and dataset, then by peer, all in their usual order."""
+def group(lines: Lines) -> Groups:
+    """Lines by protocol and dataset, then by peer, all in their usual order."""
     found: Groups = {}
-    for cell in cells:
-        settings = cell["settings"]
-        key = settings["protocol"], short(settings["dataset"])
-        trials = found.setdefault(key, {}).setdefault(settings["peer"], [])
-        trials.append(cell)
-        first = next(iter(found[key].values()))[0]
-        for name, a, b in (("digest", first["digest"], cell["digest"]), ("rows", first["rows"], cell["rows"])):
-            if a != b:
-                raise ValueError(f"cells of {' '.join(key)} differ in {name}, {a!r} and {b!r}: delete those of one")
-    order = sorted(found, key=lambda key: (PLACES.get(key[0], 99), PLACES.get(key[1], 99)))
-    return {key: dict(sorted(found[key].items(), key=lambda one: PLACES.get(one[0], 99))) for key in order}
-
-
-def average(cells: list[Cell], name: str) -> float:
-    """The mean of a score over the seeds."""
-    return mean(cell["scores"][name] for cell in cells)
+    for key in sorted(lines, key=lambda key: [PLACES.get(part, 99) for part in key]):
+        found.setdefault(key[:2], {})[key[2]] = lines[key]
+    return found
 
 
 def bars(groups: Groups) -> list[Bar]:
@@ -111,34 +98,34 @@ def _with(groups: Groups, *names: str) -> Groups:
 
 
 def _lowest(name: str, mine: str = DEFAULT, others: tuple[str, ...] = OTHERS) -> Check:
-    def check(peers: dict[str, list[Cell]]) -> str:
-        best = min((peer for peer in peers if peer in others), key=lambda peer: average(peers[peer], name))
-        own, other = average(peers[mine], name), average(peers[best], name)
+    def check(peers: dict[str, Line]) -> str:
+        best = min((peer for peer in peers if peer in others), key=lambda peer: peers[peer].means[name])
+        own, other = peers[mine].means[name], peers[best].means[name]
         return "" if own <= other else f"{digits(own)}, {best} {digits(other)}"
 
     return check
 
 
 def _within(name: str, low: float, high: float) -> Check:
-    def check(peers: dict[str, list[Cell]]) -> str:
-        value = average(peers[DEFAULT], name)
+    def check(peers: dict[str, Line]) -> str:
+        value = peers[DEFAULT].means[name]
         return "" if low <= value <= high else f"{value:.3f}"
 
     return check
 
 
 def _faster(mine: str, share: float) -> Check:
-    def check(peers: dict[str, list[Cell]]) -> str:
-        own, other = (average(peers[peer], "fit_seconds") for peer in (mine, RIVAL))
+    def check(peers: dict[str, Line]) -> str:
+        own, other = (peers[peer].means["fit_seconds"] for peer in (mine, RIVAL))
         return "" if own <= share * other else f"{digits(own)} s, {digits(other)} s"
 
     return check
 
 
-def _earns(peers: dict[str, list[Cell]]) -> str:
+def _earns(peers: dict[str, Line]) -> str:
     missed = []
     for name in ("crps", "nll"):
-        own, *others = (average(peers[peer], name) for peer in (DEFAULT, *ABLATIONS))
+        own, *others = (peers[peer].means[name] for peer in (DEFAULT, *ABLATIONS))
         better = [
             f"{setup.TITLES[peer]} {digits(other)}"
             for peer, other in zip(ABLATIONS, others, strict=True)
@@ -153,7 +140,7 @@ def parts(groups: Groups) -> str:
     rows = []
     for (protocol, dataset), peers in _with(groups, DEFAULT, *ABLATIONS).items():
         for peer in (DEFAULT, *ABLATIONS):
-            figures = [spread([cell["scores"][name] for cell in peers[peer]]) for name in PARTS]
+            figures = [_text(name, peers[peer]) for name in PARTS]
             rows.append([f"{dataset}, {protocol}" if peer == DEFAULT else "", setup.TITLES[peer], *figures])
     return markdown(["", "", *PARTS.values()], rows)
 
@@ -163,7 +150,7 @@ def worth(groups: Groups) -> str:
     settings = _with(groups, DEFAULT, *ABLATIONS).values()
     sentences = []
     for peer in ABLATIONS:
-        pairs = {name: [(average(one[peer], name), average(one[DEFAULT], name)) for one in settings] for name in PARTS}
+        pairs = {name: [(one[peer].means[name], one[DEFAULT].means[name]) for one in settings] for name in PARTS}
         crps = mean(other / own - 1 for other, own in pairs["crps"])
         nll, cwce = (mean(other - own for other, own in pairs[name]) for name in ("nll", "cwce"))
         lower = sum(own < other for other, own in pairs["crps"])
@@ -174,43 +161,29 @@ def worth(groups: Groups) -> str:
     return f"On average over these settings, beside the default: {'. '.join(sentences)}."
 
 
-def table(peers: dict[str, list[Cell]]) -> str:
+def table(peers: dict[str, Line]) -> str:
     """One row a peer; the best of each score is bold."""
-    best = {name: min(average(cells, name) for cells in peers.values()) for name in LOWEST}
+    best = {name: min(line.means[name] for line in peers.values()) for name in LOWEST}
     rows = []
-    for peer, cells in peers.items():
+    for peer, line in peers.items():
         row = [setup.TITLES.get(peer, peer)]
         for name in SCORES:
-            text = _text(name, [cell["scores"][name] for cell in cells])
-            row.append(f"**{text}**" if average(cells, name) == best.get(name) else text)
+            text = _text(name, line)
+            row.append(f"**{text}**" if line.means[name] == best.get(name) else text)
         rows.append(row)
     return markdown(["", *SCORES.values()], rows)
 
 
-def _text(name: str, values: list[float]) -> str:
+def _text(name: str, line: Line) -> str:
     if name in ("size", "memory"):
-        return f"{mean(values):,.0f}"
-    if name.startswith("coverage"):
-        return spread([100 * value for value in values])
-    return spread(values)
-
-
-def frame(groups: Groups) -> pd.DataFrame:
-    """Means and standard deviations of everything."""
-    rows = []
-    for (protocol, dataset), peers in groups.items():
-        for peer, cells in peers.items():
-            row: dict[str, Any] = {"protocol": protocol, "dataset": dataset, "peer": peer, "seeds": len(cells)}
-            for name in SCORES:
-                row[name], row[f"{name}_std"] = summary([cell["scores"][name] for cell in cells])
-            rows.append(row)
-    return pd.DataFrame(rows)
+        return f"{line.means[name]:,.0f}"
+    factor = 100 if name.startswith("coverage") else 1
+    return plus_minus(factor * line.means[name], factor * line.deviations[name])
 
 
 def text(groups: Groups) -> str:
     """The whole page."""
-    cells = (cell for peers in groups.values() for trials in peers.values() for cell in trials)
-    made = versions(cell["versions"] | cell["packages"] for cell in cells)
+    made = versions(line.packages for peers in groups.values() for line in peers.values())
     lines = [
         "# itocast against other tools",
         "",
@@ -223,8 +196,8 @@ def text(groups: Groups) -> str:
     ]
     lines += [*map(str, bars(groups)), ""]
     for (protocol, dataset), peers in groups.items():
-        first = next(iter(peers.values()))[0]
-        seeds = sorted({len(cells) for cells in peers.values()})
+        first = next(iter(peers.values())).about
+        seeds = sorted({len(line.seeds) for line in peers.values()})
         about = PROTOCOLS[protocol].about if protocol in PROTOCOLS else setup.UCI
         size = f"{first['rows']:,} rows of `{first['file']}`, {first['tested']:,} tested; targets: {first['targets']}"
         trials = f"{'splits' if protocol == UCI else 'seeds'}: {' or '.join(map(str, seeds))}"
@@ -247,11 +220,11 @@ def text(groups: Groups) -> str:
 
 
 def write(folder: Path, root: Path = ROOT) -> list[Path]:
-    """Both files, from the cells of a folder."""
-    cells = [cell for cell in stored(folder) if not cell["settings"]["quick"] or folder.name.endswith("quick")]
-    if not cells:
-        raise ValueError(f"{folder} holds no cells: run the same command without --page first")
-    groups = group(cells)
+    """The table with the cells of a folder added, and the page from it."""
+    lines = added(read(root), [cell for cell in stored(folder) if not cell["settings"]["quick"]])
+    if not lines:
+        raise ValueError(f"{folder} holds no cells, and there is no {TABLE}: run the same command without --page first")
+    groups = group(lines)
+    write_table({(*key, peer): line for key, peers in groups.items() for peer, line in peers.items()}, root)
     write_bytes(root / PAGE, text(groups).encode())
-    write_bytes(root / TABLE, frame(groups).to_csv(index=False, float_format="%.6g").encode())
     return [PAGE, TABLE]

@@ -108,6 +108,14 @@ class MemberLinear(nn.Module):
         return torch.baddbmm(self.bias, x, self.weight)
 
 
+class Direct(nn.Linear):
+    """A linear layer that starts at zero."""
+
+    def reset(self, generator: torch.Generator) -> None:
+        for parameter in self.parameters():
+            parameter.zero_()
+
+
 class MLP(nn.Module):
     """Lags with embeddings, the last covariates and what is known, through hidden layers to a state (rows, dim)."""
 
@@ -169,7 +177,8 @@ class GaussianHead(nn.Module):
     """The mean layer h1 and the variance layer h2 of Eq. 7, for K weighted Gaussians a path.
 
     Means and weights are linear in z, log-variances are linear in the second input. With one component there are no
-    weights and this is the paper's output; `relative` adds the anchor to the means.
+    weights and this is the paper's output; `relative` adds the anchor to the means, and for each a linear map of the
+    lags that starts at zero.
     """
 
     def __init__(self, dim: int, sizes: Sizes, components: int, relative: bool) -> None:
@@ -177,17 +186,17 @@ class GaussianHead(nn.Module):
         if components < 1:
             raise ValueError(f"components={components}: expected at least 1")
         self.shape = (sizes.horizon, sizes.targets, components)
-        self.relative = relative
         outputs = math.prod(self.shape)
+        self.direct = Direct(sizes.window * sizes.targets, outputs) if relative else None
         self.mean = nn.Linear(dim, outputs)
         self.weight = nn.Linear(dim, outputs) if components > 1 else None
         self.log_variance = nn.Linear(dim, outputs)
 
-    def forward(self, z: Tensor, g: Tensor, anchor: Tensor) -> Forecast:
+    def forward(self, z: Tensor, g: Tensor, x: Inputs) -> Forecast:
         """z and g are (paths, rows, dim)."""
         means = self.mean(z).unflatten(-1, self.shape)
-        if self.relative:
-            means = means + anchor[..., None]
+        if self.direct is not None:
+            means = means + (self.direct(x.lags.flatten(1)).unflatten(-1, self.shape) + x.anchor[..., None])
         floor = means.new_tensor(math.log(SMALLEST_VARIANCE))
         log_variances = torch.logaddexp(self.log_variance(g).unflatten(-1, self.shape), floor)
         if self.weight is None:
@@ -200,7 +209,7 @@ def initialise(network: nn.Module, seed: int) -> None:
     """Draw all weights anew from a seed: uniform within ±1/√inputs, recurrent layers within ±1/√units."""
     generator = torch.Generator().manual_seed(seed)
     for module in network.modules():
-        if isinstance(module, Periodic | MemberLinear):
+        if isinstance(module, Periodic | MemberLinear | Direct):
             module.reset(generator)
         elif isinstance(module, nn.Linear | nn.RNNBase):
             fan = module.in_features if isinstance(module, nn.Linear) else module.hidden_size

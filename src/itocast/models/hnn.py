@@ -45,4 +45,4 @@ class HNN(Model):
 
     def forward(self, x: Inputs, paths: int, noise: Noise) -> Forecast:
         z = self.encoder(x, noise)[None]  # (1, rows, dim)
-        return self.head(z, z, x.anchor)
+        return self.head(z, z, x)

@@ -43,4 +43,4 @@ class MCDropout(HNN):
 
     def forward(self, x: Inputs, paths: int, noise: Noise) -> Forecast:
         z = self.encoder(x, noise, paths)  # (paths, rows, dim)
-        return self.head(z, z, x.anchor)
+        return self.head(z, z, x)

@@ -95,4 +95,4 @@ class SDEHNN(Model):
         end, g = self.block.ends(self.encoder(x, noise), paths, noise)  # (paths, rows, dim) or (…, window, dim)
         if end.ndim == 4:
             end, g = end[:, :, -1], g[:, :, -1]
-        return self.head(end, g, x.anchor)
+        return self.head(end, g, x)

@@ -61,7 +61,7 @@ class SDENet(Model):
         return cls(sizes, encoder=PAPER_ENCODER, relative=False, T=3.0, dt=0.5, seed=seed)
 
     def forward(self, x: Inputs, paths: int, noise: Noise) -> Forecast:
-        return self._law(self.encoder(x, noise), x.anchor, paths, noise)
+        return self._law(self.encoder(x, noise), x, paths, noise)
 
     def loss(self, x: Inputs, y: Tensor, noise: Noise) -> Tensor:
         z = self.encoder(x, noise)
@@ -69,16 +69,16 @@ class SDENet(Model):
             strange = self.encoder(x.changed(lambda part: self._moved(part, noise)), noise)
         inside, outside = self.strange(z.detach()), self.strange(strange)
         told = cross_entropy(inside, torch.zeros_like(inside)) + cross_entropy(outside, torch.ones_like(outside))
-        law = self._law(z, x.anchor, self.training_paths, noise)
+        law = self._law(z, x, self.training_paths, noise)
         return mixture(law, y) + told
 
     def _moved(self, part: Tensor, noise: Noise) -> Tensor:
         spread = (part - part.mean(0)).square().mean(0).sqrt()
         return part + self.outside * spread * noise.normal(1, len(part), tuple(part.shape[1:]))[0].to(part)
 
-    def _law(self, z: Tensor, anchor: Tensor, paths: int, noise: Noise) -> Forecast:
+    def _law(self, z: Tensor, x: Inputs, paths: int, noise: Noise) -> Forecast:
         size = self.strength * self.strange(z).sigmoid().detach()  # (rows, 1)
         dW = noise.normal(paths, z.shape[0], (self.steps, z.shape[-1])).mul_(math.sqrt(self.dt)).movedim(2, 0)
         start = z.expand(paths, *z.shape)
         *_, end = trajectory(start, self.drift, lambda z: size, self.dt, dW.to(z))
-        return self.head(end, end, anchor)
+        return self.head(end, end, x)

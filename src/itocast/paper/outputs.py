@@ -57,7 +57,11 @@ def spread(values: list[float], figures: int = 3) -> str:
     >>> spread([1.0, 2.0]), spread([3.0])
     ('1.50 ± 0.71', '3.00')
     """
-    mean, deviation = summary(values)
+    return plus_minus(*summary(values), figures)
+
+
+def plus_minus(mean: float, deviation: float, figures: int = 3) -> str:
+    """A mean with its standard deviation, if that is known, in as many places."""
     centre = digits(mean, figures)
     places = len(centre.partition(".")[2])
     return f"{centre} ± {deviation:,.{places}f}" if math.isfinite(deviation) else centre
