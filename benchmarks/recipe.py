@@ -40,6 +40,7 @@ CHANGES: dict[str, dict[str, Any]] = {  # arguments of Forecaster; `data` are ch
     "the loss of Eq. 9, not the mixture's": {"model": partial(SDEHNN, objective="paper")},
     "no periodic embedding of lags": {"model": partial(SDEHNN, encoder=Encoder(frequencies=0))},
     "means not relative to the last value": {"model": partial(SDEHNN, relative=False)},
+    "no linear map of lags to means": {"model": partial(SDEHNN, direct=False)},
     "half the hidden units": {"model": partial(SDEHNN, encoder=Encoder(hidden=128))},
     "no averaging of weights": {"training": {"averaging": 0}},
     "a constant learning rate of 0.001": {"training": {"schedule": "constant", "learning_rate": 1e-3}},

@@ -152,6 +152,20 @@ def test_epistemic_part_comes_from_the_noise(rows):
     assert predict(model, rows).epistemic.max() < 1e-12
 
 
+def test_a_linear_map_of_the_lags_is_added_to_relative_means(rows):
+    """It starts at zero, and each Gaussian of each step has one of its own."""
+    x, _ = rows.batch(slice(0, 5))
+    model, without = (SDEHNN(rows.sizes, encoder=SMALL, direct=direct).eval() for direct in (True, False))
+    laws = [one(x, 2, Noise(0, shared=True)) for one in (model, without)]
+    torch.testing.assert_close(laws[0].means, laws[1].means)
+    with torch.no_grad():
+        model.head.direct.weight.view(*model.head.shape, -1)[1, 0, 3, -1] = 0.5  # step 1, target 0, of the last lag
+    moved = model(x, 2, Noise(0, shared=True)).means - laws[0].means
+    torch.testing.assert_close(moved[:, :, 1, 0, 3], (0.5 * x.lags.flatten(1)[:, -1]).expand(2, -1))
+    assert moved.count_nonzero() <= 2 * 5
+    assert SDEHNN(rows.sizes, encoder=SMALL, relative=False).head.direct is None
+
+
 def test_theorem_1_holds_for_the_default_model(rows):
     bounds = SDEHNN(rows.sizes).block.lipschitz()
     assert bounds.unknown == ()

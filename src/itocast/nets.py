@@ -177,17 +177,18 @@ class GaussianHead(nn.Module):
     """The mean layer h1 and the variance layer h2 of Eq. 7, for K weighted Gaussians a path.
 
     Means and weights are linear in z, log-variances are linear in the second input. With one component there are no
-    weights and this is the paper's output; `relative` adds the anchor to the means, and for each a linear map of the
-    lags that starts at zero.
+    weights and this is the paper's output; `relative` adds the anchor to the means, and `direct` to relative ones a
+    linear map of the lags.
     """
 
-    def __init__(self, dim: int, sizes: Sizes, components: int, relative: bool) -> None:
+    def __init__(self, dim: int, sizes: Sizes, components: int, relative: bool, direct: bool = True) -> None:
         super().__init__()
         if components < 1:
             raise ValueError(f"components={components}: expected at least 1")
         self.shape = (sizes.horizon, sizes.targets, components)
+        self.relative = relative
         outputs = math.prod(self.shape)
-        self.direct = Direct(sizes.window * sizes.targets, outputs) if relative else None
+        self.direct = Direct(sizes.window * sizes.targets, outputs) if relative and direct else None
         self.mean = nn.Linear(dim, outputs)
         self.weight = nn.Linear(dim, outputs) if components > 1 else None
         self.log_variance = nn.Linear(dim, outputs)
@@ -195,13 +196,18 @@ class GaussianHead(nn.Module):
     def forward(self, z: Tensor, g: Tensor, x: Inputs) -> Forecast:
         """z and g are (paths, rows, dim)."""
         means = self.mean(z).unflatten(-1, self.shape)
-        if self.direct is not None:
-            means = means + (self.direct(x.lags.flatten(1)).unflatten(-1, self.shape) + x.anchor[..., None])
+        if self.relative:
+            means = means + self._start(x)
         floor = means.new_tensor(math.log(SMALLEST_VARIANCE))
         log_variances = torch.logaddexp(self.log_variance(g).unflatten(-1, self.shape), floor)
         if self.weight is None:
             return Forecast.from_logs(means, log_variances, torch.zeros_like(means))
         return Forecast.from_logs(means, log_variances, self.weight(z).unflatten(-1, self.shape).log_softmax(-1))
+
+    def _start(self, x: Inputs) -> Tensor:
+        """What means are relative to, (rows, horizon, targets, components) or 1 for the last."""
+        anchor = x.anchor[..., None]
+        return anchor if self.direct is None else anchor + self.direct(x.lags.flatten(1)).unflatten(-1, self.shape)
 
 
 @torch.no_grad()

@@ -122,12 +122,11 @@ def _deviation(values: np.ndarray) -> np.ndarray:
 
 def _normal_scores(column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Distinct quantiles and the normal scores of their middle ranks."""
-    from scipy.special import ndtr, ndtri
-
     distinct, counts = np.unique(column, return_counts=True)
-    scores = ndtri((np.cumsum(counts) - counts / 2) / len(column))
+    scores = torch.special.ndtri(torch.from_numpy((np.cumsum(counts) - counts / 2) / len(column))).numpy()
     if len(distinct) > 1000:
-        ranks = np.concatenate([np.linspace(0, 1, 800), ndtr(np.linspace(-5, 5, 200))])  # the second for the tails
+        tails = torch.special.ndtr(torch.linspace(-5, 5, 200, dtype=torch.float64)).numpy()
+        ranks = np.concatenate([np.linspace(0, 1, 800), tails])
         keep = np.unique(np.searchsorted(np.cumsum(counts) / len(column), ranks).clip(0, len(distinct) - 1))
         distinct, scores = distinct[keep], scores[keep]
     return distinct, scores

@@ -86,7 +86,7 @@ class BNN(Model):
             "prior": prior, "kl_weight": kl_weight, "seed": seed,
         }  # fmt: skip
         self.kl_weight = kl_weight
-        self.network = Bayesian(HNN(sizes, encoder, components, relative, seed), prior)
+        self.network = Bayesian(HNN(sizes, encoder, components, relative, seed=seed), prior)
         self.register_buffer("learned", torch.tensor(0))  # how many numbers it learns from
 
     @classmethod

@@ -43,7 +43,7 @@ class DeepEnsemble(Model):
         }  # fmt: skip
         self.paths, self.adversarial = members, adversarial
         seeds = range(members * seed, members * (seed + 1))
-        self.members = nn.ModuleList(HNN(sizes, encoder, components, relative, one) for one in seeds)
+        self.members = nn.ModuleList(HNN(sizes, encoder, components, relative, seed=one) for one in seeds)
 
     @classmethod
     def paper(cls, sizes: Sizes, seed: int = 0) -> DeepEnsemble:

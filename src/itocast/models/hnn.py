@@ -25,17 +25,17 @@ class HNN(Model):
 
     def __init__(
         self, sizes: Sizes, encoder: Encoder | dict[str, Any] = Encoder(), components: int = 1, relative: bool = True,
-        seed: int = 0,
+        direct: bool = True, seed: int = 0,
     ) -> None:  # fmt: skip
         super().__init__()
         self.sizes = sizes = Sizes(*sizes)
         encoder = Encoder.of(encoder)
         self.config = {
             "sizes": list(sizes), "encoder": encoder.model_dump(), "components": components,
-            "relative": relative, "seed": seed,
+            "relative": relative, "direct": direct, "seed": seed,
         }  # fmt: skip
         self.encoder = encoder.build(sizes)
-        self.head = GaussianHead(encoder.dim, sizes, components, relative)
+        self.head = GaussianHead(encoder.dim, sizes, components, relative, direct)
         initialise(self, seed)
 
     @classmethod

@@ -29,12 +29,12 @@ class MCDropout(HNN):
 
     def __init__(
         self, sizes: Sizes, encoder: Encoder | dict[str, Any] = Encoder(), components: int = 1, relative: bool = True,
-        seed: int = 0,
+        direct: bool = True, seed: int = 0,
     ) -> None:  # fmt: skip
         encoder = Encoder.of(encoder)
         if not encoder.dropout:
             raise ValueError("encoder dropout=0: MC-dropout draws its paths from dropout; give it a probability")
-        super().__init__(sizes, encoder, components, relative, seed)
+        super().__init__(sizes, encoder, components, relative, direct, seed)
 
     @classmethod
     def paper(cls, sizes: Sizes, seed: int = 0) -> MCDropout:
