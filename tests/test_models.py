@@ -164,6 +164,8 @@ def test_a_linear_map_of_the_lags_is_added_to_relative_means(rows):
     torch.testing.assert_close(moved[:, :, 1, 0, 3], (0.5 * x.lags.flatten(1)[:, -1]).expand(2, -1))
     assert moved.count_nonzero() <= 2 * 5
     assert SDEHNN(rows.sizes, encoder=SMALL, relative=False).head.direct is None
+    assert SDEHNN(rows.sizes, encoder=SMALL).head.direct is not None
+    assert SDEHNN(rows.sizes._replace(horizon=1), encoder=SMALL).head.direct is None  # of no use there
 
 
 def test_theorem_1_holds_for_the_default_model(rows):

@@ -178,16 +178,17 @@ class GaussianHead(nn.Module):
 
     Means and weights are linear in z, log-variances are linear in the second input. With one component there are no
     weights and this is the paper's output; `relative` adds the anchor to the means, and `direct` to relative ones a
-    linear map of the lags.
+    linear map of the lags, by default where several steps are forecast.
     """
 
-    def __init__(self, dim: int, sizes: Sizes, components: int, relative: bool, direct: bool = True) -> None:
+    def __init__(self, dim: int, sizes: Sizes, components: int, relative: bool, direct: bool | None = None) -> None:
         super().__init__()
         if components < 1:
             raise ValueError(f"components={components}: expected at least 1")
         self.shape = (sizes.horizon, sizes.targets, components)
         self.relative = relative
         outputs = math.prod(self.shape)
+        direct = sizes.horizon > 1 if direct is None else direct
         self.direct = Direct(sizes.window * sizes.targets, outputs) if relative and direct else None
         self.mean = nn.Linear(dim, outputs)
         self.weight = nn.Linear(dim, outputs) if components > 1 else None

@@ -25,7 +25,7 @@ class HNN(Model):
 
     def __init__(
         self, sizes: Sizes, encoder: Encoder | dict[str, Any] = Encoder(), components: int = 1, relative: bool = True,
-        direct: bool = True, seed: int = 0,
+        direct: bool | None = None, seed: int = 0,
     ) -> None:  # fmt: skip
         super().__init__()
         self.sizes = sizes = Sizes(*sizes)

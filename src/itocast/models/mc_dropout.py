@@ -29,7 +29,7 @@ class MCDropout(HNN):
 
     def __init__(
         self, sizes: Sizes, encoder: Encoder | dict[str, Any] = Encoder(), components: int = 1, relative: bool = True,
-        direct: bool = True, seed: int = 0,
+        direct: bool | None = None, seed: int = 0,
     ) -> None:  # fmt: skip
         encoder = Encoder.of(encoder)
         if not encoder.dropout:

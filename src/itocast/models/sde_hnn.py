@@ -41,8 +41,8 @@ class SDEHNN(Model):
     """Encoder, SDE-block, then means from z_T and variances from g(z_T), Eq. 6 and 7, Fig. 1.
 
     Deviates from the paper where measurements asked for it: f and g are linear layers with tanh, five weighted
-    Gaussians a path, means relative to the last value with a linear map of the lags (`direct`), and the likelihood of
-    the mixture over paths. `SDEHNN.paper` is the literal form.
+    Gaussians a path, means relative to the last value, with a linear map of the lags (`direct`) where several steps are
+    forecast, and the likelihood of the mixture over paths. `SDEHNN.paper` is the literal form.
 
     >>> import torch
     >>> sizes = Sizes(window=5, targets=1, covariates=4, known=0, horizon=1)
@@ -58,7 +58,7 @@ class SDEHNN(Model):
 
     def __init__(
         self, sizes: Sizes, encoder: Encoder | dict[str, Any] = Encoder(), block: Block | dict[str, Any] = Block(),
-        components: int = 5, relative: bool = True, direct: bool = True, objective: str = "mixture", seed: int = 0,
+        components: int = 5, relative: bool = True, direct: bool | None = None, objective: str = "mixture", seed: int = 0,
     ) -> None:  # fmt: skip
         super().__init__()
         self.sizes = sizes = Sizes(*sizes)

@@ -62,7 +62,7 @@ def build(sizes: Sizes, seed: int, change: dict[str, Any]) -> SDEHNN:
     block = Block(opposite=False, **{name: change.get(name, value) for name, value in literal.items()})
     encoder = Encoder(kind="mlp") if "encoder" in change else Encoder(kind="lstm", dim=64, layers=1, dropout=0)
     relative, objective = change.get("relative", False), change.get("objective", "paper")
-    return SDEHNN(sizes, encoder, block, components=1, relative=relative, direct=False, objective=objective, seed=seed)
+    return SDEHNN(sizes, encoder, block, components=1, relative=relative, objective=objective, seed=seed)
 
 
 def train(

@@ -38,7 +38,6 @@ SPACE = {
     "model.block.dt": Dial((1, 2, 3, 4), parts_of="model.block.T"),
     "model.block.dropout": Dial((0.0, 0.1, 0.2, 0.35, 0.5)),
     "model.components": Dial((1, 3, 5, 8)),
-    "model.direct": Dial((True, False)),
     "training.learning_rate": Dial(between=(0.25, 4), times=True),
     "training.weight_decay": Dial(between=(1e-3, 0.3)),
     "training.epochs": Dial((0.5, 1, 2), times=True),
