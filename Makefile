@@ -36,6 +36,7 @@ bench-speed: .venv/installed
 
 bench-recipe: .venv/installed
 	$(BIN)/python benchmarks/recipe.py --data-dir $(DATA)
+	$(BIN)/python benchmarks/recipe.py --data-dir $(DATA) --ahead
 	$(BIN)/python benchmarks/noise.py --data-dir $(DATA)
 
 bench-serve: .venv/installed-serve

@@ -40,7 +40,6 @@ CHANGES: dict[str, dict[str, Any]] = {  # arguments of Forecaster; `data` are ch
     "the loss of Eq. 9, not the mixture's": {"model": partial(SDEHNN, objective="paper")},
     "no periodic embedding of lags": {"model": partial(SDEHNN, encoder=Encoder(frequencies=0))},
     "means not relative to the last value": {"model": partial(SDEHNN, relative=False)},
-    "no linear map of lags to means": {"model": partial(SDEHNN, direct=False)},
     "half the hidden units": {"model": partial(SDEHNN, encoder=Encoder(hidden=128))},
     "no averaging of weights": {"training": {"averaging": 0}},
     "a constant learning rate of 0.001": {"training": {"schedule": "constant", "learning_rate": 1e-3}},
@@ -48,13 +47,17 @@ CHANGES: dict[str, dict[str, Any]] = {  # arguments of Forecaster; `data` are ch
     "all scaled to 0 … 1, not by quantiles": {"data": {"scaling": "minmax"}},
     "no calibration": {"calibration": None},
 }
+AHEAD: dict[str, dict[str, Any]] = {  # of 24 steps
+    DEFAULT: {},
+    "no linear map of lags to means": {"model": partial(SDEHNN, direct=False)},
+}
 
 
 def measure(dataset: str, protocol: str, change: str, seed: int, data_dir: str | None = None) -> Cell:
     """Fit the recipe with one change and score it on the last rows before the test part."""
     torch.set_num_threads(1)
     setting = load(dataset, protocol, data_dir=data_dir).earlier
-    arguments = dict(CHANGES[change])
+    arguments = dict((CHANGES | AHEAD)[change])
     data = Data(**setting.data.model_dump() | arguments.pop("data", {}))
     if change == WITHOUT:
         arguments["training"] = longer(setting)
@@ -63,16 +66,16 @@ def measure(dataset: str, protocol: str, change: str, seed: int, data_dir: str |
     began = time.process_time()
     forecaster.fit(setting.known, **setting.schema)
     seconds = time.process_time() - began
-    law, y = forecaster.backtest_distribution(setting.frame, start=setting.start)
+    law, y = forecaster.backtest_distribution(setting.frame, start=setting.start, step=setting.protocol.every)
     scores = {name: metrics.evaluate(law, y)[name] for name in ("crps", "nll", "cwce", "coverage_90")}
     return {"scores": scores | {"fit_seconds": seconds}, "shown": scores | {"fit": seconds}}
 
 
-def write(found: dict[str, Cell], options: str) -> Path:
+def write(found: dict[str, Cell], changes: dict[str, dict[str, Any]], name: str, options: str) -> Path:
     """One row for each change, one column for each dataset and protocol."""
     settings = sorted(
         {(cell["settings"]["protocol"], cell["settings"]["dataset"]) for cell in found.values()},
-        key=lambda one: (PROTOCOLS.index(one[0]), DATASETS.index(one[1])),
+        key=lambda one: (one[0], DATASETS.index(one[1])),
     )
 
     def scores(change: str, score: str) -> list[float]:
@@ -82,7 +85,7 @@ def write(found: dict[str, Cell], options: str) -> Path:
 
     crps, seconds = (scores(DEFAULT, score) for score in ("crps", "fit_seconds"))
     rows = [[DEFAULT, *map(digits, crps), "", digits(mean(scores(DEFAULT, "cwce"))), "1.00"]]
-    for change in list(CHANGES)[1:]:
+    for change in list(changes)[1:]:
         ratios = [own / other for own, other in zip(scores(change, "crps"), crps, strict=True)]
         times = [own / other for own, other in zip(scores(change, "fit_seconds"), seconds, strict=True)]
         worse = [f"{100 * (ratio - 1):+.1f} %" for ratio in [*ratios, mean(ratios)]]
@@ -97,7 +100,7 @@ def write(found: dict[str, Cell], options: str) -> Path:
         "are within what another seed changes. The time of a fit is relative to that of the default, one thread.\n\n"
         f"{markdown(heads, rows)}\n"
     )
-    file = HERE / "results" / "recipe.md"
+    file = HERE / "results" / f"{name}.md"
     write_bytes(file, text.encode())
     return file
 
@@ -111,21 +114,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data-dir", type=Path, default=Path("data"), help="a folder with the files of datasets")
     parser.add_argument("--datasets", default=",".join(DATASETS))
-    parser.add_argument("--protocols", default=",".join(PROTOCOLS))
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=1, help="processes of one thread each")
     parser.add_argument("--out", type=Path, default=HERE / "runs-recipe", help="folder of the cells")
+    parser.add_argument("--ahead", action="store_true", help="24 steps ahead, to recipe-24.md")
     given = parser.parse_args()
+    protocols, changes = (("practical-24",), AHEAD) if given.ahead else (PROTOCOLS, CHANGES)
     tasks = []
     for seed in range(given.seeds):
-        for protocol in given.protocols.split(","):
+        for protocol in protocols:
             for dataset in given.datasets.split(","):
-                for number, change in enumerate(CHANGES):
+                for number, change in enumerate(changes):
                     settings = {"dataset": dataset, "protocol": protocol, "change": change, "seed": seed}
                     key = f"{protocol}-{short(dataset)}/{number}-{seed}"
                     tasks.append(Task(key, measure, settings, str(given.data_dir)))
-    options = "" if given.datasets == ",".join(DATASETS) else f" --datasets {given.datasets}"
-    print(f"Written: {write(cells.run(tasks, given.out, given.jobs), options)}")
+    options = " --ahead" * given.ahead + (
+        f" --datasets {given.datasets}" if given.datasets != ",".join(DATASETS) else ""
+    )
+    found = cells.run(tasks, given.out, given.jobs)
+    print(f"Written: {write(found, changes, 'recipe-24' if given.ahead else 'recipe', options)}")
 
 
 if __name__ == "__main__":

@@ -58,7 +58,8 @@ class SDEHNN(Model):
 
     def __init__(
         self, sizes: Sizes, encoder: Encoder | dict[str, Any] = Encoder(), block: Block | dict[str, Any] = Block(),
-        components: int = 5, relative: bool = True, direct: bool | None = None, objective: str = "mixture", seed: int = 0,
+        components: int = 5, relative: bool = True, direct: bool | None = None, objective: str = "mixture",
+        seed: int = 0,
     ) -> None:  # fmt: skip
         super().__init__()
         self.sizes = sizes = Sizes(*sizes)
