@@ -64,8 +64,8 @@ ELSE = (
     "much as they do where they are not, and the epistemic part tells disturbed rows hardly better than the deviation: "
     "[noise.md](../benchmarks/results/noise.md). What each ingredient of the recipe is worth, on rows before the test "
     "part: [recipe.md](../benchmarks/results/recipe.md), [24 steps ahead](../benchmarks/results/recipe-24.md). The "
-    "linear map of the lags is for several steps alone: one step ahead it gained nothing on those rows, nor on the test "
-    "part, whose scores with it were seen before that was settled."
+    "linear map of the lags is for several steps alone: one step ahead it gained nothing on those rows, nor on the "
+    "test part, whose scores with it were seen before that was settled."
 )
 _FIT = (1 - TEST) * (1 - VALIDATION)
 _HELD = (1 - TEST) * VALIDATION
