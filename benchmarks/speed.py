@@ -178,7 +178,7 @@ class PlainStep:
             z = functional.dropout(torch.relu(layer(z)), encoder.dropout)
         noise = Noise(torch.default_generator, shared=False)
         end = list(model.block.trajectories(encoder.out(z), model.training_paths, noise))[-1]
-        return model.head(end, model.block.diffuse(end), x.anchor)
+        return model.head(end, model.block.diffuse(end), x)
 
 
 def timed(works: list[Callable[[], Any]], rounds: int) -> list[float]:
