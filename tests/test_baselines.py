@@ -174,7 +174,7 @@ def test_members_are_the_hnns_of_their_seeds():
 
 def test_seeds_of_ensembles_do_not_overlap():
     def drawn(seed: int) -> set[tuple[float, ...]]:
-        weights = DeepEnsemble(SIZES, encoder=SMALL, members=3, seed=seed).state_dict().values()
+        weights = DeepEnsemble(SIZES, encoder=SMALL, members=3, seed=seed).parameters()
         return {tuple(tensor.flatten()[:4].tolist()) for tensor in weights if tensor.any()}  # others start at zero
 
     assert not drawn(0) & drawn(1)
@@ -578,7 +578,7 @@ def trained_sde_net() -> SDENet:
     x = inputs(512, sizes)._replace(anchor=torch.zeros(512, 1, 1))
     rows = Rows(x, x.lags.sum(1, keepdim=True) + 0.1 * x.lags[:, :1])
     model = SDENet(sizes, encoder=Encoder(hidden=32, dim=8, frequencies=0, dropout=0))
-    fit(model, rows, rows, Training(epochs=15, batch_size=64, learning_rate=0.01))
+    fit(model, rows, rows, Training(epochs=15, batch_size=64, learning_rate=0.01, weight_decay=0.01))
     return model
 
 

@@ -12,7 +12,7 @@ from conftest import BUILD, SMALL, tiny
 from itocast import Forecaster
 from itocast.models import MODELS, OBJECTIVES, SDEHNN, DeepEnsemble
 from itocast.models.sde_hnn import Block
-from itocast.nets import Encoder, Sizes
+from itocast.nets import Encoder, GaussianHead, Sizes
 from itocast.sde import Noise
 from itocast.training import predict
 
@@ -193,3 +193,43 @@ def test_theorem_1_holds_for_the_default_model(rows):
 def test_bad_settings_are_refused_by_name(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_relative_laws_start_at_the_usual_change_and_stay_between_bounds(rows):
+    x, y = rows.batch(slice(None))
+    y = torch.where(torch.arange(3)[:, None] == 2, torch.nan, y)  # nothing is known of the last step
+    head = GaussianHead(4, rows.sizes, components=2, relative=True, direct=False)
+    head.measure(x, y)
+    usual = (y - x.anchor)[:, :2].square().mean(0).sqrt()
+    assert torch.allclose(head.unit[:2, :, 0], usual)
+    assert (head.unit[2] == 1).all()
+    head.measure(x, 100 * y)  # once is enough: weights have been learned for that unit
+    assert torch.allclose(head.unit[:2, :, 0], usual)
+    for parameter in head.parameters():
+        torch.nn.init.zeros_(parameter)
+    state = torch.zeros(1, len(rows), 4)
+    law = head(state, state, x)
+    assert torch.allclose(law.means, x.anchor[None, ..., None].expand_as(law.means))
+    assert torch.allclose(law.log_variances, 2 * head.unit.log().expand_as(law.log_variances), atol=1e-4)
+    for bias, deviation in ((-1e4, torch.tensor(1e-3)), (1e4, 10 * head.unit)):
+        torch.nn.init.constant_(head.log_variance.bias, bias)
+        found = (0.5 * head(state, state, x).log_variances).exp()
+        assert torch.allclose(found, deviation.expand_as(found), rtol=1e-3)
+
+
+def test_the_papers_output_has_no_unit(rows):
+    model = SDEHNN.paper(rows.sizes)
+    model.prepare(rows)
+    assert not [name for name in model.state_dict() if "unit" in name]
+
+
+def test_training_measures_units_and_training_on_keeps_them(build, rows):
+    model = build(rows.sizes)
+    heads = [module for module in model.modules() if isinstance(module, GaussianHead) and module.relative]
+    model.prepare(rows)
+    before = [head.unit.clone() for head in heads]
+    assert all(head.measured for head in heads)
+    x, y = rows.batch(slice(0, 1))
+    for head in heads:
+        head.measure(x, y + 5)
+    assert all(torch.equal(head.unit, unit) for head, unit in zip(heads, before, strict=True))

@@ -17,7 +17,10 @@ from itocast.sde import Noise
 from itocast.settings import Settings
 from itocast.spectral import SpectralNorm
 
-SMALLEST_VARIANCE = 1e-6  # is added to every variance, in the scale of the model: no law shrinks to a point
+SMALLEST_VARIANCE = 1e-6  # of a Gaussian, in the scale of the model: no law shrinks to a point
+WIDEST = 10.0  # the largest deviation of a Gaussian around a relative mean, in units: no strange input blows a law up
+SMALLEST_UNIT = 0.01  # in the scale of the model: a series that hardly ever changes may do so
+MEASURED = 4096  # rows that a unit is measured on, evenly spaced
 
 
 class Inputs(NamedTuple):
@@ -177,9 +180,16 @@ class GaussianHead(nn.Module):
     """The mean layer h1 and the variance layer h2 of Eq. 7, for K weighted Gaussians a path.
 
     Means and weights are linear in z, log-variances are linear in the second input. With one component there are no
-    weights and this is the paper's output; `relative` adds the anchor to the means, and `direct` to relative ones a
-    linear map of the lags, by default where several steps are forecast.
+    weights and this is the paper's output.
+
+    With `relative`, means are what is added to the anchor, in units of what usually is: the root of the mean square of
+    y - anchor for each step and target, which `measure` finds. Log-variances then run along a logistic curve from the
+    smallest to that of ten units, and start at one unit: they learn sharp laws in fewer steps, and stay finite.
+    `direct` adds to relative means a linear map of the lags, by default where several steps are forecast.
     """
+
+    unit: Tensor
+    measured: Tensor
 
     def __init__(self, dim: int, sizes: Sizes, components: int, relative: bool, direct: bool | None = None) -> None:
         super().__init__()
@@ -187,6 +197,9 @@ class GaussianHead(nn.Module):
             raise ValueError(f"components={components}: expected at least 1")
         self.shape = (sizes.horizon, sizes.targets, components)
         self.relative = relative
+        if relative:
+            self.register_buffer("unit", torch.ones(*self.shape[:2], 1))
+            self.register_buffer("measured", torch.tensor(False))
         outputs = math.prod(self.shape)
         direct = sizes.horizon > 1 if direct is None else direct
         self.direct = Direct(sizes.window * sizes.targets, outputs) if relative and direct else None
@@ -196,14 +209,28 @@ class GaussianHead(nn.Module):
 
     def forward(self, z: Tensor, g: Tensor, x: Inputs) -> Forecast:
         """z and g are (paths, rows, dim)."""
-        means = self.mean(z).unflatten(-1, self.shape)
+        means, log_variances = (
+            layer(state).unflatten(-1, self.shape) for layer, state in ((self.mean, z), (self.log_variance, g))
+        )
+        floor = math.log(SMALLEST_VARIANCE)
         if self.relative:
-            means = means + self._start(x)
-        floor = means.new_tensor(math.log(SMALLEST_VARIANCE))
-        log_variances = torch.logaddexp(self.log_variance(g).unflatten(-1, self.shape), floor)
+            means = torch.addcmul(self._start(x), means, self.unit)
+            above = 2 * self.unit.log() - floor  # of one unit, of which the widest is so much
+            start = (above / (2 * math.log(WIDEST))).log()
+            log_variances = (log_variances + start).sigmoid() * (above + 2 * math.log(WIDEST)) + floor
+        else:
+            log_variances = torch.logaddexp(log_variances, means.new_tensor(floor))
         if self.weight is None:
             return Forecast.from_logs(means, log_variances, torch.zeros_like(means))
         return Forecast.from_logs(means, log_variances, self.weight(z).unflatten(-1, self.shape).log_softmax(-1))
+
+    @torch.no_grad()
+    def measure(self, x: Inputs, y: Tensor) -> None:
+        """Learn the unit from rows, once; 1 for a step without outcomes."""
+        if self.relative and not self.measured:
+            usual = (y - x.anchor).square().nanmean(0).sqrt().nan_to_num(1.0).clamp(min=SMALLEST_UNIT)
+            self.unit.copy_(usual[..., None])
+            self.measured.fill_(True)
 
     def _start(self, x: Inputs) -> Tensor:
         """What means are relative to, (rows, horizon, targets, components) or 1 for the last."""

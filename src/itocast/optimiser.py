@@ -16,7 +16,7 @@ from itocast.models.base import Model
 from itocast.spectral import SpectralNorm
 
 RULES: dict[str, Callable[..., None]] = {"adamw": adamw, "adam": adam}
-WAYS: dict[str, Any] = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "amsgrad": False, "maximize": False, "fused": True}
+WAYS: dict[str, Any] = {"beta1": 0.9, "eps": 1e-8, "amsgrad": False, "maximize": False, "fused": True}
 
 
 class Optimiser:
@@ -38,8 +38,10 @@ class Optimiser:
     4.0
     """
 
-    def __init__(self, model: Model, rule: str = "adamw", decay: float = 0.0, span: float = 0.0) -> None:
-        self.model, self.rule, self.span, self.steps = model, RULES[rule], span, 0
+    def __init__(
+        self, model: Model, rule: str = "adamw", decay: float = 0.0, span: float = 0.0, memory: float = 0.999
+    ) -> None:
+        self.model, self.rule, self.span, self.memory, self.steps = model, RULES[rule], span, memory, 0
         parts = [[p for p in part.parameters() if p.requires_grad] for part in model.parts()]
         learned = [parameter for part in parts for parameter in part]
         sizes = [parameter.numel() for parameter in learned]
@@ -71,7 +73,7 @@ class Optimiser:
         vectors = (self.weights, self.gradient, *self.state)
         for (decay, _), *lists in zip(self.decays, *(vector.split(sizes) for vector in vectors), strict=True):
             count = torch.tensor(float(self.steps - 1))
-            self.rule(*([part] for part in lists), [], [count], lr=rate, weight_decay=decay, **WAYS)
+            self.rule(*([part] for part in lists), [], [count], lr=rate, weight_decay=decay, beta2=self.memory, **WAYS)
         self.gradient.zero_()
         if self.mean is not None:
             self.mean.lerp_(self.weights, max(1 / max(self.span, 1), 9 / (9 + self.steps)))

@@ -114,7 +114,7 @@ class Tabular(BaseEstimator):
         epochs = self.epochs or min(max(math.ceil(STEPS / math.ceil(rows / batch)), 20), 500)
         return Training(
             epochs=epochs, batch_size=batch, learning_rate=self.learning_rate, weight_decay=self.weight_decay,
-            patience=max(10, epochs // 4), averaging=0,
+            memory=0.999, patience=max(10, epochs // 4), averaging=0,
         )  # fmt: skip
 
     def _law(self, X: Any) -> Any:

@@ -42,7 +42,8 @@ class Training(Settings):
     epochs: int = Field(20, ge=1)
     batch_size: int = Field(512, ge=1)
     learning_rate: float = Field(4e-3, gt=0, description="the highest of the schedule")
-    weight_decay: float = Field(1e-2, ge=0)
+    weight_decay: float = Field(0.3, ge=0)
+    memory: float = Field(0.98, ge=0, lt=1, description="β₂ of Adam: how much of the squared gradients a step keeps")
     optimiser: Literal["adamw", "adam"] = "adamw"
     schedule: Literal["one-cycle", "constant"] = "one-cycle"
     clip: float = Field(10.0, gt=0, description="largest norm of the gradient")
@@ -65,8 +66,8 @@ class Training(Settings):
     def paper(cls, epochs: int = 200) -> Training:
         """Adam at 1e-3 with weight decay 1e-3, Sec. 5.2; the paper leaves batch size, epochs and stopping open."""
         return cls(
-            epochs=epochs, batch_size=1024, learning_rate=1e-3, weight_decay=1e-3, optimiser="adam",
-            schedule="constant", patience=20, averaging=0,
+            epochs=epochs, batch_size=1024, learning_rate=1e-3, weight_decay=1e-3, memory=0.999,
+            optimiser="adam", schedule="constant", patience=20, averaging=0,
         )  # fmt: skip
 
     @classmethod
@@ -293,7 +294,8 @@ def _mix(seed: int, epoch: int) -> int:
 
 def _optimiser(model: Model, settings: Training, rows: int) -> Optimiser:
     steps = settings.epochs * math.ceil(rows / settings.batch_size)
-    return Optimiser(model, settings.optimiser, settings.weight_decay, settings.averaging * steps)
+    span = settings.averaging * steps
+    return Optimiser(model, settings.optimiser, settings.weight_decay, span, settings.memory)
 
 
 def _copy(model: Model) -> Weights:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from itocast.forecast import Forecast
 from itocast.fused import MixtureLogDensity
-from itocast.nets import Inputs, Sizes
+from itocast.nets import MEASURED, GaussianHead, Inputs, Sizes
 from itocast.sde import Noise
 
 
@@ -69,7 +69,12 @@ class Model(nn.Module):
         raise TypeError(f"{type(self).__name__} does not say how it forecasts: define forward")
 
     def prepare(self, rows: Batches) -> None:
-        """Look at the rows to be trained on before the first step, if a model wants to know of them."""
+        """Look at the rows to be trained on before the first step: output layers measure their units."""
+        heads = [module for module in self.modules() if isinstance(module, GaussianHead)]
+        if heads:
+            x, y = rows.batch(torch.linspace(0, len(rows) - 1, min(len(rows), MEASURED)).round().long())
+            for head in heads:
+                head.measure(x, y)
 
     def parts(self) -> list[nn.Module]:
         """Networks that learn apart from one another: each has its gradient clipped by its own norm."""

@@ -95,6 +95,7 @@ class BNN(Model):
         return cls(sizes, encoder=PAPER_ENCODER, relative=False, seed=seed)
 
     def prepare(self, rows: Batches) -> None:
+        super().prepare(rows)
         if not self.learned:
             self.learned.fill_(len(rows) * self.sizes.horizon * self.sizes.targets)
 

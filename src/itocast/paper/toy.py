@@ -159,7 +159,9 @@ def _model(seed: int) -> SDEHNN:
 
 
 def _training(quick: bool) -> Training:
-    return Training(epochs=25 if quick else 300, batch_size=64, learning_rate=4e-3, weight_decay=1e-2, averaging=0)
+    return Training(
+        epochs=25 if quick else 300, batch_size=64, learning_rate=4e-3, weight_decay=1e-2, memory=0.999, averaging=0
+    )
 
 
 def _gain(model: SDEHNN) -> float:
