@@ -19,6 +19,7 @@ import torch
 from against.ours import LONGER, longer, still
 from against.settings import DATASETS, load
 from itocast import HNN, SDEHNN, Data, Forecaster, metrics
+from itocast.models.base import Batches
 from itocast.models.sde_hnn import Block
 from itocast.nets import Encoder
 from itocast.paper import cells
@@ -30,6 +31,15 @@ from itocast.storage import write_bytes
 HERE = Path(__file__).parent
 PROTOCOLS = ("paper", "practical")
 DEFAULT, WITHOUT = "the default recipe", f"no block, {LONGER:g} times the epochs"
+
+
+class Unmeasured(SDEHNN):
+    """The default, but that the unit of its outputs is a deviation of the series."""
+
+    def prepare(self, rows: Batches) -> None:
+        """Nothing is measured."""
+
+
 CHANGES: dict[str, dict[str, Any]] = {  # arguments of Forecaster; `data` are changes of the protocol's own
     DEFAULT: {},
     "no noise: g = 0": {"model": still},
@@ -40,9 +50,12 @@ CHANGES: dict[str, dict[str, Any]] = {  # arguments of Forecaster; `data` are ch
     "the loss of Eq. 9, not the mixture's": {"model": partial(SDEHNN, objective="paper")},
     "no periodic embedding of lags": {"model": partial(SDEHNN, encoder=Encoder(frequencies=0))},
     "means not relative to the last value": {"model": partial(SDEHNN, relative=False)},
+    "means and deviations not in units of the usual change": {"model": Unmeasured},
     "half the hidden units": {"model": partial(SDEHNN, encoder=Encoder(hidden=128))},
     "no averaging of weights": {"training": {"averaging": 0}},
     "a constant learning rate of 0.001": {"training": {"schedule": "constant", "learning_rate": 1e-3}},
+    "a weight decay of 0.01, not 0.3": {"training": {"weight_decay": 0.01}},
+    "β₂ of 0.999, not 0.98": {"training": {"memory": 0.999}},
     "lags not relative to their window": {"data": {"local": False}},
     "all scaled to 0 … 1, not by quantiles": {"data": {"scaling": "minmax"}},
     "no calibration": {"calibration": None},

@@ -108,9 +108,9 @@ def with_step(dt: float, seed: int) -> Forecaster:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_step_that_is_too_coarse(seed):
-    diagnosis = with_step(12.0, seed).diagnose(table(seed))
+    diagnosis = with_step(24.0, seed).diagnose(table(seed))
     [finding] = [finding for finding in diagnosis.findings if finding.fault == "coarse step"]
-    assert "3 instead of 12" in finding.remedy
+    assert "6 instead of 24" in finding.remedy
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -166,7 +166,11 @@ def test_a_model_that_is_too_sure_is_mended_and_no_less_accurate():
     test = preparation.windows(table, after=later)
     models = [MeanAlone(rows[0].sizes, encoder=TINY.keywords["encoder"]) for _ in range(2)]
     for model, epochs in zip(models, (0, 6), strict=True):
-        fit(model, *rows, Training(epochs=10, batch_size=64, learning_rate=0.02, averaging=0, matching=epochs))
+        fit(
+            model,
+            *rows,
+            Training(epochs=10, batch_size=64, learning_rate=0.02, weight_decay=0.01, averaging=0, matching=epochs),
+        )
     y = test.batch(slice(None))[1]
     (sure, matched), truth = (predict(model, test) for model in models), y.double()
     assert metrics.cwce(sure, truth) > 5

@@ -39,7 +39,7 @@ SPACE = {
     "model.block.dropout": Dial((0.0, 0.1, 0.2, 0.35, 0.5)),
     "model.components": Dial((1, 3, 5, 8)),
     "training.learning_rate": Dial(between=(0.25, 4), times=True),
-    "training.weight_decay": Dial(between=(1e-3, 0.3)),
+    "training.weight_decay": Dial(between=(3e-3, 1.0)),
     "training.epochs": Dial((0.5, 1, 2), times=True),
     "training.batch_size": Dial((0.5, 1, 2), times=True),
     "training.averaging": Dial((0.0, 0.02, 0.05, 0.1, 0.2)),
