@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Self
 
 import torch
 from pydantic import Field
@@ -20,6 +20,7 @@ from itocast.spectral import SpectralNorm
 SMALLEST_VARIANCE = 1e-6  # of a Gaussian, in the scale of the model: no law shrinks to a point
 WIDEST = 10.0  # the largest deviation of a Gaussian around a relative mean, in units: no strange input blows a law up
 SMALLEST_UNIT = 0.01  # in the scale of the model: a series that hardly ever changes may do so
+MANY = 100_000  # rows to learn from, from which on a network is wide
 MEASURED = 4096  # rows that a unit is measured on, evenly spaced
 
 
@@ -44,6 +45,7 @@ class Sizes(NamedTuple):
     covariates: int
     known: int
     horizon: int
+    rows: int = 0  # to learn from
 
 
 class Encoder(Settings):
@@ -56,11 +58,24 @@ class Encoder(Settings):
 
     kind: Literal["mlp", "lstm", "gru"] = "mlp"
     dim: int = Field(64, ge=1)
-    hidden: int = Field(256, ge=1)
+    hidden: int = Field(256, ge=1, description=f"512 from {MANY:,} rows on, unless it was set")
     layers: int = Field(2, ge=1)
     frequencies: int = Field(16, ge=0, description="of the periodic embedding of each lag; 0 for none")
     embedding: int = Field(8, ge=1)
-    dropout: float = Field(0.15, ge=0, lt=1, description="of the units of every hidden layer, in training")
+    dropout: float = Field(
+        0.15, ge=0, lt=1,
+        description=f"of the units of every hidden layer, in training; 0.05 from {MANY:,} rows on, unless it was set",
+    )  # fmt: skip
+
+    def suited(self, sizes: Sizes) -> Self:
+        """The same for a number of rows to learn from: many teach a wide network, and need less dropout.
+
+        >>> sizes = Sizes(window=5, targets=1, covariates=0, known=0, horizon=1, rows=1_000_000)
+        >>> Encoder().suited(sizes).hidden, Encoder(hidden=64).suited(sizes).hidden
+        (512, 64)
+        """
+        many = {"hidden": 512, "dropout": 0.05} if sizes.rows >= MANY else {}
+        return self.model_copy(update={name: many[name] for name in many if name not in self.model_fields_set})
 
     def build(self, sizes: Sizes, keep_time: bool = False) -> nn.Module:
         """A network from Inputs to (rows, dim), or to (rows, window, dim) where a recurrent one keeps the time axis.

@@ -114,7 +114,7 @@ class Windows:
         ahead = n.future.shape[1] + n.calendar.shape[1] + sum(n.future_codes.counts) + (n.clock is not None)
         known = self.window * n.gaps.shape[1] + self.horizon * ahead + sum(n.past_codes.counts) + n.static.shape[1]
         known += (2 + self.window) * n.lags.shape[1] * self.local
-        return Sizes(self.window, n.lags.shape[1], n.past.shape[1], known, self.horizon)
+        return Sizes(self.window, n.lags.shape[1], n.past.shape[1], known, self.horizon, len(self))
 
     def back(self, index: Tensor | slice) -> Tensor:
         """The rows of each window, oldest first, (windows, window)."""

@@ -80,7 +80,7 @@ class BNN(Model):
         if not 0 <= kl_weight < math.inf:
             raise ValueError(f"kl_weight={kl_weight}: expected 0 or more")
         self.sizes = sizes = Sizes(*sizes)
-        encoder = Encoder.of(encoder)
+        encoder = Encoder.of(encoder).suited(sizes)
         self.config = {
             "sizes": list(sizes), "encoder": encoder.model_dump(), "components": components, "relative": relative,
             "prior": prior, "kl_weight": kl_weight, "seed": seed,

@@ -93,7 +93,7 @@ class Committee(Model):
     ) -> None:  # fmt: skip
         super().__init__()
         self.sizes = sizes = Sizes(*sizes)
-        encoder = Encoder.of(encoder)
+        encoder = Encoder.of(encoder).suited(sizes)
         self.trunk = Trunk(encoder, block, sizes.window, sizes.horizon)
         self.config = self.trunk.config | {"sizes": list(sizes), "components": components, "seed": seed}
         self.shape = (sizes.targets, components)
@@ -139,7 +139,7 @@ class ClassCommittee(Model):
     ) -> None:  # fmt: skip
         super().__init__()
         self.sizes = sizes = Sizes(*sizes)
-        encoder = Encoder.of(encoder)
+        encoder = Encoder.of(encoder).suited(sizes)
         self.trunk = Trunk(encoder, block, sizes.window, sizes.horizon)
         self.config = self.trunk.config | {"sizes": list(sizes), "seed": seed}
         self.logits = MemberLinear(sizes.horizon, encoder.dim, sizes.targets)

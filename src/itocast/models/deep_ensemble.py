@@ -36,7 +36,7 @@ class DeepEnsemble(Model):
         if members < 1 or not 0 <= adversarial < math.inf:
             raise ValueError(f"members={members}, adversarial={adversarial}: expected at least 1, and 0 or more")
         self.sizes = sizes = Sizes(*sizes)
-        encoder = Encoder.of(encoder)
+        encoder = Encoder.of(encoder).suited(sizes)
         self.config = {
             "sizes": list(sizes), "encoder": encoder.model_dump(), "components": components, "relative": relative,
             "members": members, "adversarial": adversarial, "seed": seed,

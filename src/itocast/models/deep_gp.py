@@ -42,7 +42,7 @@ class DeepGP(Model):
         if width < 1 or inducing < 2:
             raise ValueError(f"width={width}, inducing={inducing}: expected at least 1, and at least 2")
         self.sizes = sizes = Sizes(*sizes)
-        encoder = Encoder.of(encoder)
+        encoder = Encoder.of(encoder).suited(sizes)
         self.config = {
             "sizes": list(sizes), "encoder": encoder.model_dump(), "relative": relative, "width": width,
             "inducing": inducing, "seed": seed,

@@ -29,7 +29,7 @@ class HNN(Model):
     ) -> None:  # fmt: skip
         super().__init__()
         self.sizes = sizes = Sizes(*sizes)
-        encoder = Encoder.of(encoder)
+        encoder = Encoder.of(encoder).suited(sizes)
         self.config = {
             "sizes": list(sizes), "encoder": encoder.model_dump(), "components": components,
             "relative": relative, "direct": direct, "seed": seed,

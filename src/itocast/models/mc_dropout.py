@@ -31,7 +31,7 @@ class MCDropout(HNN):
         self, sizes: Sizes, encoder: Encoder | dict[str, Any] = Encoder(), components: int = 1, relative: bool = True,
         direct: bool | None = None, seed: int = 0,
     ) -> None:  # fmt: skip
-        encoder = Encoder.of(encoder)
+        encoder = Encoder.of(encoder).suited(Sizes(*sizes))
         if not encoder.dropout:
             raise ValueError("encoder dropout=0: MC-dropout draws its paths from dropout; give it a probability")
         super().__init__(sizes, encoder, components, relative, direct, seed)

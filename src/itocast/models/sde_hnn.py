@@ -63,7 +63,7 @@ class SDEHNN(Model):
     ) -> None:  # fmt: skip
         super().__init__()
         self.sizes = sizes = Sizes(*sizes)
-        encoder, block = Encoder.of(encoder), Block.of(block)
+        encoder, block = Encoder.of(encoder).suited(sizes), Block.of(block)
         self.config = {
             "sizes": list(sizes), "encoder": encoder.model_dump(), "block": block.model_dump(),
             "components": components, "relative": relative, "direct": direct, "objective": objective, "seed": seed,

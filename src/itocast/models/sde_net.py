@@ -43,7 +43,7 @@ class SDENet(Model):
         if not (0 < strength < math.inf and 0 < outside < math.inf):
             raise ValueError(f"strength={strength}, outside={outside}: expected positive numbers")
         self.sizes = sizes = Sizes(*sizes)
-        encoder = Encoder.of(encoder)
+        encoder = Encoder.of(encoder).suited(sizes)
         self.config = {
             "sizes": list(sizes), "encoder": encoder.model_dump(), "components": components, "relative": relative,
             "T": T, "dt": dt, "strength": strength, "outside": outside, "seed": seed,
