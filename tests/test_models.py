@@ -233,3 +233,12 @@ def test_training_measures_units_and_training_on_keeps_them(build, rows):
     for head in heads:
         head.measure(x, y + 5)
     assert all(torch.equal(head.unit, unit) for head, unit in zip(heads, before, strict=True))
+
+
+def test_many_rows_widen_a_network_unless_it_was_told(rows):
+    many = rows.sizes._replace(rows=200_000)
+    chosen = [SDEHNN(many, **given).config["encoder"] for given in ({}, {"encoder": {"hidden": 32}})]
+    assert [(one["hidden"], one["dropout"]) for one in chosen] == [(512, 0.05), (32, 0.05)]
+    assert SDEHNN(rows.sizes).config["encoder"]["hidden"] == 256
+    assert SDEHNN.paper(many).config["encoder"]["dropout"] == 0
+    assert rows.sizes.rows == len(rows)

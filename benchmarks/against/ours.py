@@ -38,7 +38,7 @@ ABLATIONS: dict[str, dict[str, Any]] = {  # of the block; what is left takes les
     f"{DEFAULT}-no-g": {"model": still},
     f"{DEFAULT}-no-block": {"model": partial(HNN, components=5)},
 }
-LONGER = 1.8  # times the epochs of the default for a network without the block, so that it has no less time
+LONGER = 1.6  # times the epochs of the default for a network without the block, so that it has as much time
 
 
 def longer(setting: Setting) -> dict[str, int]:

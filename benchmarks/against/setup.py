@@ -55,7 +55,7 @@ def _models() -> str:
 
 PARTS = (
     "The same recipe with the block, with g held at 0 so that paths do not differ, and without the block. The last "
-    f"has {LONGER:g} times as many epochs, so that it has no less time. NLL is that of the law "
+    f"has {LONGER:g} times as many epochs, so that it has about as much time. NLL is that of the law "
     "itself."
 )
 ELSE = (

@@ -25,13 +25,13 @@ CANDIDATES: dict[str, type[Calibrator]] = {
 BLOCKS = 5  # of rows that follow one another; each is scored by calibrators that were fitted on the others
 MOST = 6000  # forecasts of one step and target that are compared, of rows evenly spaced
 CHANCE = 31.0  # √n times the CWCE of a law that is right, on n outcomes: it is smaller 19 times in 20
-NEAR = 1.0025  # a CRPS within a quarter of a percent of the best counts as the best
+NEAR = 1.005  # a CRPS within half a percent of the best counts as the best
 
 
 class Auto(Calibrator):
     """Fit every calibrator on four fifths of the rows, score it on the fifth left out, and keep the best, or none.
 
-    Of all whose CRPS is within a quarter of a percent of the best, the one with the smallest calibration error (CWCE)
+    Of all whose CRPS is within half a percent of the best, the one with the smallest calibration error (CWCE)
     is taken, and fitted on all rows. Errors that a right law would have by chance count as equal: then none is taken
     rather than one, and a simple one rather than another. With `either`, a correction for all rows together competes
     with one for each group. `scores` and `why` tell what was compared.
@@ -75,7 +75,7 @@ class Auto(Calibrator):
     def why(self) -> str:
         """What was picked, and what it was compared with."""
         compared = ", ".join(f"{name} {score['crps']:.4g} / {score['cwce']:.2f}" for name, score in self.scores.items())
-        rule = "of those within 0.25 % of the best CRPS the smallest CWCE, chance set aside"
+        rule = "of those within 0.5 % of the best CRPS the smallest CWCE, chance set aside"
         return f"{self.way}: {rule} (CRPS / CWCE: {compared})"
 
     def correct(self, forecast: Forecast, groups: Any) -> Forecast:
