@@ -190,7 +190,7 @@ def test_auto_picks_another_where_the_law_is_wrong_and_says_why(factor):
     auto = Auto().fit(*misjudged(400, factor, seed=1))
     assert auto.kind != "none"
     assert set(auto.scores) == {"none", *CANDIDATES}
-    assert auto.why.startswith(f"{auto.kind}: of those within 0.25 % of the best CRPS the smallest CWCE")
+    assert auto.why.startswith(f"{auto.kind}: of those within 0.5 % of the best CRPS the smallest CWCE")
     for name, score in auto.scores.items():
         assert f"{name} {score['crps']:.4g} / {score['cwce']:.2f}" in auto.why
     assert auto.scores[auto.kind]["cwce"] < 0.5 * auto.scores["none"]["cwce"]
