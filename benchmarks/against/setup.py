@@ -117,7 +117,7 @@ parameters, or of leaves; memory is the most that the process held.
 COMMAND = (
     "`python benchmarks/peers.py --data-dir DATA`, then the same with `--page`, which adds what was run to "
     "[peers.csv](../benchmarks/results/peers.csv): seeds were run on several days and machines of one kind. All lines "
-    "of itocast, HNN and deep ensembles and those of LightGBM with 19 quantiles, one step ahead, are of one day and one "
-    "machine, two processes at a time; the times of other tools are of a machine that was about 1.4 times as slow. "
+    "of itocast, HNN and deep ensembles and those of LightGBM with 19 quantiles, one step ahead, are of one day and "
+    "one machine, two processes at a time; the times of other tools are of a machine that was about 1.4 times as slow. "
     "Traffic was not run with NGBoost and NHITS, nor with TiDE in the paper's protocol."
 )
