@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -210,3 +211,14 @@ def test_the_interface_can_be_read_and_tried(page, site):
     answer = page.locator(".live-responses-table .highlight-code").first
     expect(answer).to_contain_text('"name": "wave"')
     shot(page, "docs")
+
+
+def test_a_file_that_comes_before_the_models_are_known(browser, site, folder):
+    context = browser.new_context()
+    page = context.new_page()
+    page.route("**/v1/models", lambda route: (time.sleep(0.5), route.continue_()))
+    page.goto(site, wait_until="commit")
+    page.locator("#file").set_input_files(folder / "wave.csv")
+    expect(page.locator("#result")).to_be_visible()
+    expect(page.get_by_role("alert")).to_be_hidden()
+    context.close()

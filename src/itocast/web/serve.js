@@ -8,6 +8,7 @@
   const GROUPS = {time: "time", id: "name of the series", targets: "target", past: "known up to now", future: "known ahead", static: "the same in a series"};
   const NONE = "";  // a column that is not in the file
   let models = [], limits = {}, token = "", file = null, sent = null, answer = null, chart = null;
+  let ready;  // once the models are known
 
   // ---- the server
 
@@ -93,6 +94,7 @@
 
   async function take(chosen) {
     if (!chosen) return;
+    await ready;
     at("result").hidden = true;
     if (chosen.size > limits.body) {
       throw new Error(`${chosen.name} has ${(chosen.size / 1e6).toFixed(1)} MB, and this server takes ${(limits.body / 1e6).toFixed(1)} MB: keep the newest rows of each series.`);
@@ -258,7 +260,7 @@
   at("file").addEventListener("change", (event) => attempt(() => take(event.target.files[0])));
   at("mapping").addEventListener("submit", (event) => { event.preventDefault(); attempt(forecastFile); });
   at("own").addEventListener("click", () => attempt(() => forecast("", null)));
-  at("token-form").addEventListener("submit", (event) => { event.preventDefault(); token = at("token").value.trim(); attempt(start); });
+  at("token-form").addEventListener("submit", (event) => { event.preventDefault(); token = at("token").value.trim(); ready = attempt(start); });
   for (const id of ["series", "target"]) at(id).addEventListener("change", draw);
   at("level").addEventListener("input", draw);
   document.querySelectorAll("input[name=view]").forEach((one) => one.addEventListener("change", draw));
@@ -272,5 +274,5 @@
     at("drop").classList.remove("over");
     if (!at("input").hidden) attempt(() => take(event.dataTransfer.files[0]));
   });
-  attempt(start);
+  ready = attempt(start);
 })();
