@@ -21,7 +21,6 @@ SMALLEST_VARIANCE = 1e-6  # of a Gaussian, in the scale of the model: no law shr
 WIDEST = 10.0  # the largest deviation of a Gaussian around a relative mean, in units: no strange input blows a law up
 SMALLEST_UNIT = 0.01  # in the scale of the model: a series that hardly ever changes may do so
 MANY = 100_000  # rows to learn from, from which on a network is wide
-MEASURED = 4096  # rows that a unit is measured on, evenly spaced
 
 
 class Inputs(NamedTuple):
@@ -230,7 +229,7 @@ class GaussianHead(nn.Module):
         floor = math.log(SMALLEST_VARIANCE)
         if self.relative:
             means = torch.addcmul(self._start(x), means, self.unit)
-            above = 2 * self.unit.log() - floor  # of one unit, of which the widest is so much
+            above = 2 * self.unit.log() - floor  # by how much one unit's log-variance is above the smallest
             start = (above / (2 * math.log(WIDEST))).log()
             log_variances = (log_variances + start).sigmoid() * (above + 2 * math.log(WIDEST)) + floor
         else:

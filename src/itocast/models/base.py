@@ -10,8 +10,10 @@ from torch import Tensor, nn
 
 from itocast.forecast import Forecast
 from itocast.fused import MixtureLogDensity
-from itocast.nets import MEASURED, GaussianHead, Inputs, Sizes
+from itocast.nets import GaussianHead, Inputs, Sizes
 from itocast.sde import Noise
+
+MEASURED = 4096  # rows that output layers measure their units on, evenly spaced
 
 
 class Batches(Protocol):
