@@ -210,17 +210,3 @@ def test_the_interface_can_be_read_and_tried(page, site):
     answer = page.locator(".live-responses-table .highlight-code").first
     expect(answer).to_contain_text('"name": "wave"')
     shot(page, "docs")
-
-
-def test_a_file_that_comes_before_the_models_are_known(browser, site, folder):
-    context = browser.new_context()
-    page = context.new_page()
-    held = []
-    page.route("**/v1/models", held.append)
-    with page.expect_request("**/v1/models"):
-        page.goto(site)
-    page.locator("#file").set_input_files(folder / "wave.csv")
-    held[0].continue_()
-    expect(page.locator("#result")).to_be_visible()
-    expect(page.get_by_role("alert")).to_be_hidden()
-    context.close()
