@@ -170,7 +170,7 @@ class PlainStep:
         model, lags = self.model, x.lags.flatten(1)
         encoder: Any = model.encoder
         embed = encoder.embed
-        angle = 2 * torch.pi * lags[..., None] * embed.frequencies
+        angle = 2 * torch.pi * lags[:, -encoder.recent :, None] * embed.frequencies
         waves = torch.cat([angle.sin(), angle.cos()], -1)
         embedded = torch.relu(torch.einsum("rfw,fwd->rfd", waves, embed.weight) + embed.bias).flatten(1)
         z = torch.cat([lags, x.past[:, -1], x.known, embedded], 1)

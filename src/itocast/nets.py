@@ -20,6 +20,7 @@ from itocast.spectral import SpectralNorm
 SMALLEST_VARIANCE = 1e-6  # of a Gaussian, in the scale of the model: no law shrinks to a point
 WIDEST = 10.0  # the largest deviation of a Gaussian around a relative mean, in units: no strange input blows a law up
 SMALLEST_UNIT = 0.01  # in the scale of the model: a series that hardly ever changes may do so
+FEWEST = 3  # lags that are embedded: what comes hangs on the latest values, and others are learned by heart
 MANY = 100_000  # rows to learn from, from which on a network is wide
 
 
@@ -50,16 +51,19 @@ class Sizes(NamedTuple):
 class Encoder(Settings):
     """How an input becomes a state: the init layer of Fig. 1.
 
-    `mlp` embeds every lag, adds the last value of each covariate and what is known, and runs `layers` hidden layers of
-    `hidden` units to a state of `dim`; `lstm` and `gru` run `layers` layers of `dim` units over all columns of the
-    window, and a linear layer joins what is known to their states.
+    `mlp` embeds the latest lags, adds all lags, the last value of each covariate and what is known, and runs `layers`
+    hidden layers of `hidden` units to a state of `dim`; `lstm` and `gru` run `layers` layers of `dim` units over all
+    columns of the window, and a linear layer joins what is known to their states.
     """
 
     kind: Literal["mlp", "lstm", "gru"] = "mlp"
     dim: int = Field(64, ge=1)
     hidden: int = Field(256, ge=1, description=f"512 from {MANY:,} rows on, unless it was set")
     layers: int = Field(2, ge=1)
-    frequencies: int = Field(16, ge=0, description="of the periodic embedding of each lag; 0 for none")
+    frequencies: int = Field(16, ge=0, description="of the periodic embedding of the latest lags; 0 for none")
+    recent: int | None = Field(
+        None, ge=1, description="how many lags are embedded; None for as many as steps are forecast, at least 3"
+    )
     embedding: int = Field(8, ge=1)
     dropout: float = Field(
         0.15, ge=0, lt=1,
@@ -139,8 +143,9 @@ class MLP(nn.Module):
     def __init__(self, settings: Encoder, sizes: Sizes) -> None:
         super().__init__()
         lags = sizes.window * sizes.targets
-        self.embed = Periodic(lags, settings.frequencies, settings.embedding) if settings.frequencies else None
-        width = lags + sizes.covariates + sizes.known + (lags * settings.embedding if self.embed else 0)
+        self.recent = min(sizes.window, settings.recent or max(FEWEST, sizes.horizon)) * sizes.targets
+        self.embed = Periodic(self.recent, settings.frequencies, settings.embedding) if settings.frequencies else None
+        width = lags + sizes.covariates + sizes.known + (self.recent * settings.embedding if self.embed else 0)
         widths = [width, *[settings.hidden] * settings.layers]
         self.hidden = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(widths))
         self.out = nn.Linear(widths[-1], settings.dim)
@@ -148,7 +153,8 @@ class MLP(nn.Module):
 
     def forward(self, x: Inputs, noise: Noise, paths: int | None = None) -> Tensor:
         lags = x.lags.flatten(1)
-        z = torch.cat([lags, x.past[:, -1], x.known] + ([self.embed(lags)] if self.embed else []), dim=1)
+        waves = [self.embed(lags[:, -self.recent :])] if self.embed else []
+        z = torch.cat([lags, x.past[:, -1], x.known, *waves], dim=1)
         for layer in self.hidden:
             z = torch.relu(layer(z))
             if self.dropout and (paths or self.training):

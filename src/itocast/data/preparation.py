@@ -16,11 +16,11 @@ from itocast.data.reading import Gaps, Repeated
 from itocast.data.scaling import SCALERS, Scaler
 from itocast.data.series import Scales, carried, scales, steps_between
 from itocast.data.table import Columns, Table, extend
-from itocast.data.windows import Codes, Numbers, Windows, origins, squash
+from itocast.data.windows import Codes, Numbers, Windows, origins, squash, tame
 from itocast.forecast import Forecast
 from itocast.settings import Settings
 
-COVARIATES = dict.fromkeys(("past", "future", "static"), "standard")
+COVARIATES = {"past": "faint", "future": "standard", "static": "standard"}
 SCALINGS = {
     "quantile": {"lags": "quantile", "targets": "standard", **COVARIATES},
     "rank": {"lags": "quantile", "targets": "quantile", **COVARIATES},
@@ -126,7 +126,7 @@ class Preparation:
     def numbers(self, table: Table) -> Numbers:
         """The whole table in the scale of the model."""
         past, future, lags = (_tensor(self._scaled(table, part)) for part in ("past", "future", "lags"))
-        last = _tensor(self.scalers["targets"].transform(self._values(table, "lags")))
+        last = _tensor(self.scalers["targets"].transform(self._standard(table, self._values(table, "lags"))))
         gaps = [steps_between(table)[:, None] - 1] * self.irregular
         gaps += [carried(table, table.y)[1]] * self.incomplete
         moments, moment = np.unique(table.times, return_inverse=True)
@@ -136,7 +136,7 @@ class Preparation:
         shift, scale, _ = self._scale(table)
         return Numbers(
             y=torch.from_numpy(table.y), shift=torch.from_numpy(shift), scale=torch.from_numpy(scale),
-            lags=lags, last=last, targets=torch.from_numpy(self._scaled(table, "targets")).float(),
+            lags=tame(lags), last=last, targets=torch.from_numpy(self._scaled(table, "targets")).float(),
             past=past, past_codes=self._codes(table, self.columns.past),
             gaps=squash(torch.from_numpy(np.concatenate([np.zeros((len(table), 0)), *gaps], 1))),
             clock=torch.from_numpy((table.times - table.times.min()) / table.clock.step) if self.irregular else None,
@@ -157,7 +157,7 @@ class Preparation:
         if part == "targets":
             return self._standard(table, _unrounded(table, self._scale(table)[2]))
         if part == "lags":
-            return self._standard(table, carried(table, table.y)[0])
+            return carried(table, table.y)[0]
         names = [name for name in getattr(self.columns, part) if name not in self.categories]
         values = table.numbers(names)
         return values[table.starts[:-1]] if part == "static" else carried(table, values)[0]

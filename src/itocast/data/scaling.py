@@ -65,6 +65,19 @@ class Standard(Affine):
         return cls(np.where(np.ptp(values, axis=0) > 0, values.mean(0), values[0]), _deviation(values))
 
 
+class Faint(Affine):
+    """To mean 0 and deviation 1/5: inputs so small must earn their weight; a constant column becomes 0.
+
+    >>> Faint.fit(np.array([[1.0], [3.0]])).transform(np.array([[2.0], [6.0]])).tolist()
+    [[0.0], [0.8]]
+    """
+
+    @classmethod
+    def fit(cls, values: np.ndarray) -> Self:
+        standard = Standard.fit(values)
+        return cls(standard.shift, np.where(np.ptp(values, axis=0) > 0, 5.0, 1.0) * standard.scale)
+
+
 class QuantileNormal:
     """To a standard normal through the ranks of the training values; a constant column becomes 0.
 
@@ -150,4 +163,6 @@ def _columns(values: Tensor, change: Callable[..., np.ndarray], *columns: Any) -
     return torch.stack([torch.from_numpy(np.asarray(change(part.numpy(), *rest))) for part, *rest in parts], -1)
 
 
-SCALERS: dict[str, type[Scaler]] = {"minmax": MinMax, "standard": Standard, "quantile": QuantileNormal}
+SCALERS: dict[str, type[Scaler]] = {
+    "minmax": MinMax, "standard": Standard, "faint": Faint, "quantile": QuantileNormal,
+}  # fmt: skip

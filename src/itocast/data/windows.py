@@ -34,8 +34,8 @@ class Numbers:
     """A table in the scale of the model, float32, one row for each of its rows."""
 
     y: Tensor  # (rows, targets): in the table's units, float64, nan where missing
-    lags: Tensor  # (rows, targets): the last value seen, made normal
-    last: Tensor  # (rows, targets): the same in the scale of the targets
+    lags: Tensor  # (rows, targets): the last value seen, made normal over all series: how large a series is shows
+    last: Tensor  # (rows, targets): the same in the scale of the targets, each series in its own deviations
     targets: Tensor  # (rows, targets): what is learned, without rounding; nan where missing
     past: Tensor  # (rows, past covariates)
     past_codes: Codes
@@ -185,3 +185,12 @@ def origins(
 def squash(elapsed: Tensor) -> Tensor:
     """Steps too many or too few, on a scale on which years and minutes are both small numbers, float32."""
     return (elapsed.sign() * elapsed.abs().log1p()).float()
+
+
+def tame(values: Tensor, end: float = 5.0) -> Tensor:
+    """The same up to ±5, and beyond on a scale on which a series of any size is readable.
+
+    >>> tame(torch.tensor([-2.0, 5.0, 1000.0]))
+    tensor([-2.0000,  5.0000, 11.9037])
+    """
+    return values.clamp(-end, end) + values.sign() * (values.abs() - end).clamp(min=0).log1p()
