@@ -32,9 +32,9 @@ class Auto(Calibrator):
     """Fit every calibrator on four fifths of the rows, score it on the fifth left out, and keep the best, or none.
 
     Of all whose CRPS is within half a percent of the best, the one with the smallest calibration error (CWCE)
-    is taken, and fitted on all rows. Errors that a right law would have by chance count as equal: then none is taken
-    rather than one, and a simple one rather than another. With `either`, a correction for all rows together competes
-    with one for each group. `scores` and `why` tell what was compared.
+    is taken, and fitted on all rows. With `either`, a correction for all rows together competes with one for each
+    group. Where chance could give a right law as large an error, none is taken rather than one, and one for all rows
+    rather than for each group. `scores` and `why` tell what was compared.
 
     >>> law = Forecast(torch.zeros(1, 500, 1, 1), torch.ones(1, 500, 1, 1))
     >>> auto = Auto().fit(law, 3 * torch.randn(500, generator=torch.Generator().manual_seed(0)))
@@ -61,7 +61,9 @@ class Auto(Calibrator):
             chance = CHANCE / max(1, int((~y[rows].isnan()).sum())) ** 0.5
             best = min((score["crps"] for score in found.values()), default=0.0)
             near = {way: score for way, score in found.items() if score["crps"] <= NEAR * best}
-            self.way = min(near, key=lambda way: max(near[way]["cwce"], chance), default=ways[0])
+            right = {way.effort for way, score in near.items() if score["cwce"] <= chance}
+            least = {way: score["cwce"] for way, score in near.items() if not right or way.effort == min(right)}
+            self.way = min(least, key=least.__getitem__, default=ways[0])
             self.chosen = self.way.fitted(table, y, groups)
         self.scores = {str(way): score for way, score in found.items()}
         return self
@@ -94,6 +96,11 @@ class Way(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.kind} by group" if self.grouped else self.kind
+
+    @property
+    def effort(self) -> int:
+        """0 for none, 1 for a correction of all rows together, 2 for one of each group."""
+        return 0 if self.kind == "none" else 1 + self.grouped
 
     def fitted(self, forecast: Forecast, y: Tensor, groups: Any) -> Calibrator | None:
         """The calibrator, having learned."""
