@@ -9,16 +9,22 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from statistics import mean
 from typing import Any
+from unittest.mock import patch
 
+import numpy as np
 import torch
 
 from against.ours import LONGER, longer, still
 from against.settings import DATASETS, load
 from itocast import HNN, SDEHNN, Data, Forecaster, metrics
+from itocast.data import preparation
+from itocast.data.preparation import Preparation
+from itocast.data.table import Table
 from itocast.models.base import Batches
 from itocast.models.sde_hnn import Block
 from itocast.nets import Encoder
@@ -40,7 +46,15 @@ class Unmeasured(SDEHNN):
         """Nothing is measured."""
 
 
-CHANGES: dict[str, dict[str, Any]] = {  # arguments of Forecaster; `data` are changes of the protocol's own
+def own_lags(self: Preparation, table: Table, part: str) -> np.ndarray:
+    """The numbers of one part before they are scaled, lags in deviations of their series."""
+    values = VALUES(self, table, part)
+    return self._standard(table, values) if part == "lags" else values
+
+
+VALUES = Preparation._values
+LOUD = {"SCALINGS": preparation.SCALINGS | {"quantile": preparation.SCALINGS["quantile"] | {"past": "standard"}}}
+CHANGES: dict[str, dict[str, Any]] = {  # arguments of Forecaster; `data` changes the protocol's
     DEFAULT: {},
     "no noise: g = 0": {"model": still},
     WITHOUT: {"model": partial(HNN, components=5)},
@@ -49,6 +63,7 @@ CHANGES: dict[str, dict[str, Any]] = {  # arguments of Forecaster; `data` are ch
     "one Gaussian a path, not five": {"model": partial(SDEHNN, components=1)},
     "the loss of Eq. 9, not the mixture's": {"model": partial(SDEHNN, objective="paper")},
     "no periodic embedding of lags": {"model": partial(SDEHNN, encoder=Encoder(frequencies=0))},
+    "an embedding of all lags, not of three": {"model": partial(SDEHNN, encoder=Encoder(recent=1000))},
     "means not relative to the last value": {"model": partial(SDEHNN, relative=False)},
     "means and deviations not in units of the usual change": {"model": Unmeasured},
     "half the hidden units": {"model": partial(SDEHNN, encoder=Encoder(hidden=128))},
@@ -58,6 +73,8 @@ CHANGES: dict[str, dict[str, Any]] = {  # arguments of Forecaster; `data` are ch
     "β₂ of 0.999, not 0.98": {"training": {"memory": 0.999}},
     "lags not relative to their window": {"data": {"local": False}},
     "all scaled to 0 … 1, not by quantiles": {"data": {"scaling": "minmax"}},
+    "past covariates five times as large": {"patch": (preparation, LOUD)},
+    "lags made normal series by series": {"patch": (Preparation, {"_values": own_lags})},
     "no calibration": {"calibration": None},
 }
 AHEAD: dict[str, dict[str, Any]] = {  # of 24 steps
@@ -72,14 +89,16 @@ def measure(dataset: str, protocol: str, change: str, seed: int, data_dir: str |
     setting = load(dataset, protocol, data_dir=data_dir).earlier
     arguments = dict((CHANGES | AHEAD)[change])
     data = Data(**setting.data.model_dump() | arguments.pop("data", {}))
+    patched = arguments.pop("patch", None)
     if change == WITHOUT:
         arguments["training"] = longer(setting)
     horizon, window = setting.protocol.horizon, setting.protocol.window
     forecaster = Forecaster(horizon, window=window, data=data, seed=seed, **arguments)
     began = time.process_time()
-    forecaster.fit(setting.known, **setting.schema)
-    seconds = time.process_time() - began
-    law, y = forecaster.backtest_distribution(setting.frame, start=setting.start, step=setting.protocol.every)
+    with patch.multiple(patched[0], **patched[1]) if patched else nullcontext():
+        forecaster.fit(setting.known, **setting.schema)
+        seconds = time.process_time() - began
+        law, y = forecaster.backtest_distribution(setting.frame, start=setting.start, step=setting.protocol.every)
     scores = {name: metrics.evaluate(law, y)[name] for name in ("crps", "nll", "cwce", "coverage_90")}
     return {"scores": scores | {"fit_seconds": seconds}, "shown": scores | {"fit": seconds}}
 

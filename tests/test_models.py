@@ -12,7 +12,7 @@ from conftest import BUILD, SMALL, tiny
 from itocast import Forecaster
 from itocast.models import MODELS, OBJECTIVES, SDEHNN, DeepEnsemble
 from itocast.models.sde_hnn import Block
-from itocast.nets import Encoder, GaussianHead, Sizes
+from itocast.nets import Encoder, GaussianHead, Inputs, Sizes, initialise
 from itocast.sde import Noise
 from itocast.training import predict
 
@@ -34,6 +34,24 @@ def test_law_has_the_shape_of_the_targets_and_finite_positive_variance(build, ro
     assert law.means.isfinite().all()
     assert (law.variance > 0).all()
     assert law.variance.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("horizon", "recent", "expected"), [(1, None, 3), (4, None, 4), (24, None, 10), (1, 1, 1), (1, 99, 10)]
+)
+def test_the_latest_lags_are_embedded_and_all_are_read(horizon, recent, expected):
+    sizes = Sizes(window=10, targets=2, covariates=0, known=0, horizon=horizon)
+    encoder = Encoder(recent=recent, dropout=0).build(sizes)
+    initialise(encoder, seed=0)
+    assert encoder.embed.frequencies.shape[0] == 2 * expected
+    lags, seen = torch.zeros(21, 10, 2), []
+    for i in range(20):
+        lags[1 + i].view(-1)[i] = 1.0
+    encoder.embed.register_forward_hook(lambda module, given, out: seen.append(out))
+    state = encoder(Inputs(lags, lags[..., :0], lags[:, 0, :0], lags[:, :1, :]), Noise(0, shared=True))
+    changed = (seen[0][1:] != seen[0][0]).any(1)
+    assert changed.tolist() == [False] * (20 - 2 * expected) + [True] * 2 * expected
+    assert (state[1:] != state[0]).any(1).all()
 
 
 def _paths(model, asked: int) -> int:

@@ -91,6 +91,24 @@ def test_windows_hold_the_rows_before_and_after_their_origin(lengths, missing, w
         np.testing.assert_array_equal(windows.actuals()[i], table.y[origin + 1 : origin + 1 + horizon])
 
 
+def test_lags_show_how_large_a_series_is_and_targets_do_not():
+    """The second series is ten times the first; then one comes that is a million times as large as that."""
+    small = 5.0 + np.sin(np.arange(60.0))
+    ids, times = np.repeat(["a", "b"], 60), np.tile(np.arange(60), 2)
+    frame = pd.DataFrame({"id": ids, "t": times, "y": np.concatenate([small, 10 * small])})
+    columns = Columns(id="id", time="t", targets=("y",))
+    preparation = Preparation.fit(table := read_table(frame, columns), 1, 4, Data(local=False))
+    windows = preparation.windows(table)
+    inputs, targets = windows.batch(slice(None))
+    first = windows.numbers.series[windows.origins] == 0
+    torch.testing.assert_close(targets[first], targets[~first])
+    torch.testing.assert_close(inputs.anchor[first], inputs.anchor[~first])
+    assert inputs.lags[first].max() < inputs.lags[~first].min()
+    huge = read_table(frame[:60].assign(id="c", y=1e7 * small), columns)
+    lags = preparation.meeting(huge).windows(huge).batch(slice(None))[0].lags
+    assert inputs.lags.max() < lags.min() < lags.max() < 25
+
+
 def test_a_short_series_gives_what_it_has():
     """Seven rows with a window of six and a horizon of three: whole windows there are none, forecasts there are."""
     table = build((30, 7))

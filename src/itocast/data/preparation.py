@@ -126,7 +126,7 @@ class Preparation:
     def numbers(self, table: Table) -> Numbers:
         """The whole table in the scale of the model."""
         past, future, lags = (_tensor(self._scaled(table, part)) for part in ("past", "future", "lags"))
-        last = _tensor(self.scalers["targets"].transform(self._standard(table, self._values(table, "lags"))))
+        last = _tensor(self.scalers["targets"].transform(self._standard(table, carried(table, table.y)[0])))
         gaps = [steps_between(table)[:, None] - 1] * self.irregular
         gaps += [carried(table, table.y)[1]] * self.incomplete
         moments, moment = np.unique(table.times, return_inverse=True)
