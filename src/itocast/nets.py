@@ -272,3 +272,12 @@ def initialise(network: nn.Module, seed: int) -> None:
     for module in network.modules():
         if isinstance(module, SpectralNorm):
             module.restart()
+
+
+def tame(values: Tensor, end: float) -> Tensor:
+    """The same up to ±end, and beyond it on a log scale: however large a value is, it is not all that counts.
+
+    >>> tame(torch.tensor([-2.0, 5.0, 1000.0]), end=5)
+    tensor([-2.0000,  5.0000, 11.9037])
+    """
+    return values.clamp(-end, end) + values.sign() * (values.abs() - end).clamp(min=0).log1p()

@@ -16,8 +16,9 @@ from itocast.data.reading import Gaps, Repeated
 from itocast.data.scaling import SCALERS, Scaler
 from itocast.data.series import Scales, carried, scales, steps_between
 from itocast.data.table import Columns, Table, extend
-from itocast.data.windows import Codes, Numbers, Windows, origins, squash, tame
+from itocast.data.windows import FAR, Codes, Numbers, Windows, origins, squash
 from itocast.forecast import Forecast
+from itocast.nets import tame
 from itocast.settings import Settings
 
 COVARIATES = {"past": "faint", "future": "standard", "static": "standard"}
@@ -136,7 +137,7 @@ class Preparation:
         shift, scale, _ = self._scale(table)
         return Numbers(
             y=torch.from_numpy(table.y), shift=torch.from_numpy(shift), scale=torch.from_numpy(scale),
-            lags=tame(lags), last=last, targets=torch.from_numpy(self._scaled(table, "targets")).float(),
+            lags=tame(lags, FAR), last=last, targets=torch.from_numpy(self._scaled(table, "targets")).float(),
             past=past, past_codes=self._codes(table, self.columns.past),
             gaps=squash(torch.from_numpy(np.concatenate([np.zeros((len(table), 0)), *gaps], 1))),
             clock=torch.from_numpy((table.times - table.times.min()) / table.clock.step) if self.irregular else None,

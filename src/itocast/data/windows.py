@@ -12,6 +12,7 @@ from torch.nn.functional import embedding, one_hot
 
 from itocast.nets import Inputs, Sizes
 
+FAR = 5.0  # normal scores beyond which lags are on a log scale: a new series may be of any size
 SPREAD = 1.0  # is added to the spread of a window, in deviations of its series: quiet windows are not blown up
 
 
@@ -185,12 +186,3 @@ def origins(
 def squash(elapsed: Tensor) -> Tensor:
     """Steps too many or too few, on a scale on which years and minutes are both small numbers, float32."""
     return (elapsed.sign() * elapsed.abs().log1p()).float()
-
-
-def tame(values: Tensor, end: float = 5.0) -> Tensor:
-    """The same up to ±5, and beyond on a scale on which a series of any size is readable.
-
-    >>> tame(torch.tensor([-2.0, 5.0, 1000.0]))
-    tensor([-2.0000,  5.0000, 11.9037])
-    """
-    return values.clamp(-end, end) + values.sign() * (values.abs() - end).clamp(min=0).log1p()

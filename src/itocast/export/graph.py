@@ -14,13 +14,13 @@ from torch.nn.functional import one_hot
 from itocast.calibration import Adaptive
 from itocast.clipped import SUPPORTS
 from itocast.data.scaling import QuantileNormal, Scaler
-from itocast.data.windows import SPREAD, squash, tame
+from itocast.data.windows import FAR, SPREAD, squash
 from itocast.export.contract import inputs_of
 from itocast.export.corrections import correction, count
 from itocast.export.laws import Levels, Mixture
 from itocast.export.special import Line, waves
 from itocast.fitted import Fitted
-from itocast.nets import Inputs
+from itocast.nets import Inputs, tame
 from itocast.sde import Noise
 
 
@@ -128,7 +128,7 @@ class Graph(nn.Module):
     def _inputs(self, x: dict[str, Tensor], standard: Tensor) -> tuple[Inputs, Tensor | None, Tensor]:
         """What the model reads, and centre and spread of the window, as `Windows.batch`."""
         p = self.preparation
-        lags, last = tame(_small(self.scalers["lags"](x["lags"]))), _small(self.to_targets(standard))
+        lags, last = tame(_small(self.scalers["lags"](x["lags"])), FAR), _small(self.to_targets(standard))
         rows = lags[:, :0, 0]
         gaps = [squash(x["gap"] - 1)[..., None]] if "gap" in x else []
         gaps += [squash(x["age"])] if "age" in x else []

@@ -10,9 +10,10 @@ from torch import Tensor, nn
 
 from itocast.forecast import Forecast
 from itocast.fused import MixtureLogDensity
-from itocast.nets import GaussianHead, Inputs, Sizes
+from itocast.nets import GaussianHead, Inputs, Sizes, tame
 from itocast.sde import Noise
 
+WORST = 20.0  # nats, as six deviations from a Gaussian's mean
 MEASURED = 4096  # rows that output layers measure their units on, evenly spaced
 
 
@@ -91,6 +92,11 @@ class Model(nn.Module):
         return OBJECTIVES[self.objective](self(x, self.training_paths, noise), y)
 
     def score(self, x: Inputs, y: Tensor) -> tuple[float, int]:
-        """What validation minimises: the sum of -log of the predictive density, and over how many values."""
-        seen = int((~y.isnan()).sum())
-        return mixture(self(x, self.validation_paths, Noise(0, shared=True)), y).item() * seen, seen
+        """What validation minimises: the sum of -log of the predictive density, and over how many values.
+
+        Beyond `WORST` it is on a log scale: one outcome that nobody could foresee does not choose the epoch.
+        """
+        seen = ~y.isnan()
+        law = self(x, self.validation_paths, Noise(0, shared=True))
+        losses = -law.log_prob(torch.where(seen, y, 0.0))[seen]
+        return tame(losses, WORST).sum().item(), int(seen.sum())
