@@ -58,6 +58,22 @@ def test_best_weights_are_kept_and_a_worsening_run_stops_early(rows):
     assert nll(model, rows[1]) == pytest.approx(history.epochs[history.best - 1]["validation"], abs=1e-6)
 
 
+def test_one_absurd_outcome_does_not_choose_the_epoch(rows):
+    """The plain mean of -log density would be lowest before the law has become sharp."""
+    train, validation = rows
+    targets = validation.numbers.targets.clone()
+    targets[validation.steps()[0, 0]] = 1e4
+    absurd = replace(validation, numbers=replace(validation.numbers, targets=targets))
+    model, mean = BUILD["hnn"](train.sizes), []
+    settings = Training(epochs=12, batch_size=32, learning_rate=0.01)
+    history = fit(model, train, absurd, settings, watch=lambda model: {"plain": mean.append(nll(model, absurd)) or 0})
+    assert mean.index(min(mean)) < 3
+    assert history.best > 6
+    x, y = absurd.batch(slice(None))
+    y[0] = torch.inf
+    assert model.score(x, y)[0] == torch.inf  # which ends a run
+
+
 def interrupt_after(monkeypatch, epochs, error):
     """Let the loop run some epochs, then raise in the middle of the next."""
     real = training._epoch
