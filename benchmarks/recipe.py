@@ -53,8 +53,8 @@ def own_lags(self: Preparation, table: Table, part: str) -> np.ndarray:
 
 
 VALUES = Preparation._values
-LOUD = {"SCALINGS": preparation.SCALINGS | {"quantile": preparation.SCALINGS["quantile"] | {"past": "standard"}}}
-CHANGES: dict[str, dict[str, Any]] = {  # arguments of Forecaster; `data` changes the protocol's
+LOUD = preparation.SCALINGS | {"quantile": preparation.SCALINGS["quantile"] | {"past": "standard"}}
+CHANGES: dict[str, dict[str, Any]] = {  # arguments of Forecaster; `data` changes the protocol's, `patch` our code
     DEFAULT: {},
     "no noise: g = 0": {"model": still},
     WITHOUT: {"model": partial(HNN, components=5)},
@@ -73,8 +73,8 @@ CHANGES: dict[str, dict[str, Any]] = {  # arguments of Forecaster; `data` change
     "β₂ of 0.999, not 0.98": {"training": {"memory": 0.999}},
     "lags not relative to their window": {"data": {"local": False}},
     "all scaled to 0 … 1, not by quantiles": {"data": {"scaling": "minmax"}},
-    "past covariates five times as large": {"patch": (preparation, LOUD)},
-    "lags made normal series by series": {"patch": (Preparation, {"_values": own_lags})},
+    "past covariates five times as large": {"patch": patch.multiple(preparation, SCALINGS=LOUD)},
+    "lags made normal series by series": {"patch": patch.multiple(Preparation, _values=own_lags)},
     "no calibration": {"calibration": None},
 }
 AHEAD: dict[str, dict[str, Any]] = {  # of 24 steps
@@ -89,13 +89,13 @@ def measure(dataset: str, protocol: str, change: str, seed: int, data_dir: str |
     setting = load(dataset, protocol, data_dir=data_dir).earlier
     arguments = dict((CHANGES | AHEAD)[change])
     data = Data(**setting.data.model_dump() | arguments.pop("data", {}))
-    patched = arguments.pop("patch", None)
+    patched = arguments.pop("patch", nullcontext())
     if change == WITHOUT:
         arguments["training"] = longer(setting)
     horizon, window = setting.protocol.horizon, setting.protocol.window
     forecaster = Forecaster(horizon, window=window, data=data, seed=seed, **arguments)
     began = time.process_time()
-    with patch.multiple(patched[0], **patched[1]) if patched else nullcontext():
+    with patched:
         forecaster.fit(setting.known, **setting.schema)
         seconds = time.process_time() - began
         law, y = forecaster.backtest_distribution(setting.frame, start=setting.start, step=setting.protocol.every)

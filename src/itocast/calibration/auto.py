@@ -61,9 +61,8 @@ class Auto(Calibrator):
             chance = CHANCE / max(1, int((~y[rows].isnan()).sum())) ** 0.5
             best = min((score["crps"] for score in found.values()), default=0.0)
             near = {way: score for way, score in found.items() if score["crps"] <= NEAR * best}
-            right = {way.effort for way, score in near.items() if score["cwce"] <= chance}
-            least = {way: score["cwce"] for way, score in near.items() if not right or way.effort == min(right)}
-            self.way = min(least, key=least.__getitem__, default=ways[0])
+            right = {way: score["cwce"] <= chance for way, score in near.items()}
+            self.way = min(near, key=lambda w: (not right[w], right[w] * w.effort, near[w]["cwce"]), default=ways[0])
             self.chosen = self.way.fitted(table, y, groups)
         self.scores = {str(way): score for way, score in found.items()}
         return self

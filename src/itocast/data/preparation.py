@@ -127,9 +127,10 @@ class Preparation:
     def numbers(self, table: Table) -> Numbers:
         """The whole table in the scale of the model."""
         past, future, lags = (_tensor(self._scaled(table, part)) for part in ("past", "future", "lags"))
-        last = _tensor(self.scalers["targets"].transform(self._standard(table, carried(table, table.y)[0])))
+        seen, age = carried(table, table.y)
+        last = _tensor(self.scalers["targets"].transform(self._standard(table, seen)))
         gaps = [steps_between(table)[:, None] - 1] * self.irregular
-        gaps += [carried(table, table.y)[1]] * self.incomplete
+        gaps += [age] * self.incomplete
         moments, moment = np.unique(table.times, return_inverse=True)
         calendar = [table.clock.calendar(moments, self.cycles)]
         if self.data.holidays:

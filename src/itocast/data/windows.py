@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding, one_hot
 
-from itocast.nets import Inputs, Sizes
+from itocast.nets import Inputs, Sizes, tame
 
 FAR = 5.0  # normal scores beyond which lags are on a log scale: a new series may be of any size
 SPREAD = 1.0  # is added to the spread of a window, in deviations of its series: quiet windows are not blown up
@@ -185,4 +185,4 @@ def origins(
 
 def squash(elapsed: Tensor) -> Tensor:
     """Steps too many or too few, on a scale on which years and minutes are both small numbers, float32."""
-    return (elapsed.sign() * elapsed.abs().log1p()).float()
+    return tame(elapsed, end=0.0).float()
