@@ -124,7 +124,7 @@ def main() -> None:
 
 NOTES = """
 Read a difference of less than two standard errors as none. The cells of different seeds share rows, so the standard
-errors are rather too small. The settings are the defaults of SDERegressor; none was chosen on these data.
+errors are rather too small. The settings are the defaults; none was chosen on these data.
 """
 
 

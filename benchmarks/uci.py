@@ -19,6 +19,7 @@ import torch
 
 from itocast import __version__, metrics
 from itocast.estimators import SDERegressor
+from itocast.forecast import Forecast
 from itocast.storage import write_bytes
 
 RESULTS = Path(__file__).parent / "results"
@@ -51,13 +52,20 @@ def run(folder: Path, split: int) -> Scores:
     law = model.predict_distribution(x_test)
     return {
         "rmse": metrics.rmse(law, y_test),
-        "nll": metrics.nll(law, y_test),
+        "nll": nll(law, y_test),
         "crps": metrics.crps(law, y_test),
         "coverage": metrics.coverage(law, y_test, 90),
-        "narrowest": law.variance.min().sqrt().item(),
         "epistemic": (law.epistemic / law.variance).mean().item(),
         "seconds": seconds,
     }
+
+
+def nll(law: Forecast, y: np.ndarray) -> float:
+    """The mean of -log of the density; of whole numbers, of the probability of all that is rounded to them."""
+    if (y % 1).any():
+        return metrics.nll(law, y)
+    below, upto = (law.cdf(torch.from_numpy(y + end).reshape(-1, 1, 1)) for end in (-0.5, 0.5))
+    return -(upto - below).log().mean().item()
 
 
 def cells(data: Path, keep: Path | None) -> dict[str, list[Scores]]:
@@ -76,9 +84,8 @@ def cells(data: Path, keep: Path | None) -> dict[str, list[Scores]]:
 
 def table(results: dict[str, list[Scores]]) -> str:
     lines = [
-        "| set | RMSE | Deep Ensembles | NLL | Deep Ensembles | CRPS | in 90 % | narrowest deviation "
-        "| epistemic share | fit s |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
+        "| set | RMSE | Deep Ensembles | NLL | Deep Ensembles | CRPS | in 90 % | epistemic share | fit s |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for name, splits in results.items():
         part = {key: np.array([scores[key] for scores in splits]) for key in splits[0]}
@@ -89,8 +96,7 @@ def table(results: dict[str, list[Scores]]) -> str:
         published = PUBLISHED[name]
         lines.append(
             f"| {name} | {rmse} | {published[0]:.2f} | {nll} | {published[1]:.2f} | {crps} | "
-            f"{100 * part['coverage'].mean():.1f} % | {part['narrowest'].min():.3f} | {part['epistemic'].mean():.2f} | "
-            f"{part['seconds'].mean():.1f} |"
+            f"{100 * part['coverage'].mean():.1f} % | {part['epistemic'].mean():.2f} | {part['seconds'].mean():.1f} |"
         )
     return "\n".join(lines)
 
@@ -134,10 +140,11 @@ def main() -> None:
 
 
 NOTES = """
-Published: Deep Ensembles, Lakshminarayanan et al. 2017, Table 1. The targets of wine-quality-red are whole numbers, so
-a density could be made as high as one likes by laws that shrink to points; the narrowest predicted deviation of all
-test rows shows that this is not what happens. The defaults were chosen by fits on seven eighths of the training rows of
-the first three to five splits, scored on the other eighth; the test rows of the same split were not used.
+Published: Deep Ensembles, Lakshminarayanan et al. 2017, Table 1. The targets of wine-quality-red are whole numbers, near
+which laws gather, so that a density could be as high as one likes: there the NLL is of the probability of all that is
+rounded to the outcome, which no narrow law can raise above 1. The defaults were chosen by fits on seven eighths of the
+training rows of the first three to five splits, scored on the other eighth; the test rows of the same split were not
+used.
 """
 
 

@@ -47,7 +47,7 @@ class SDERegressor(RegressorMixin, Tabular):
     network = Committee
 
     def __init__(
-        self, members: int = 8, hidden: int = 64, components: int = 1, dropout: float = 0.2,
+        self, members: int = 8, hidden: int = 64, components: int = 3, dropout: float = 0.05,
         epochs: int | None = None, batch_size: int | None = None, learning_rate: float = 2e-3,
         weight_decay: float = 0.3, paths: int = 16, random_state: Any = 0,
     ) -> None:  # fmt: skip
