@@ -19,14 +19,17 @@ from itocast.clipped import SUPPORTS, clip, support_of, tabulated
 from itocast.data.preparation import Data, NoWindows, Preparation
 from itocast.data.series import context
 from itocast.data.table import Table
+from itocast.data.targets import Apart, together
 from itocast.data.windows import Windows
 from itocast.dependence import Dependence
 from itocast.forecast import Forecast
 from itocast.models import MODELS, Model
+from itocast.models.base import Batches
 from itocast.training import EFFORTS, History, Training, fit, nll, predict
 
 Build = Callable[..., Model]
-MOST = 4000  # windows that early stopping looks at, evenly spaced
+MOST = 4000  # forecasts that early stopping looks at, of windows evenly spaced
+LEAST = 1000  # windows of which they are, however many targets there are
 CELLS = 24_000  # forecasts of one step and target that calibration looks at: what fits into memory
 MEMORY = 8 << 20  # bytes of the numbers of the laws that are in memory at once
 RECIPE = ("window", "effort", "support", "calibration", "calibration_by", "seed")  # is written as it is
@@ -82,12 +85,14 @@ class Fitted:
         preparation = Preparation.fit(table, recipe.horizon, recipe.window, recipe.data, until=cut).meeting(table, cut)
         train = preparation.windows(table, until=cut)
         later = preparation.windows(table, after=cut, numbers=train.numbers)
-        validation = later.thin(MOST)
-        training = recipe.settings(len(train))
-        model = recipe.build(train.sizes, seed=recipe.seed)
+        validation = _checked(later)
+        several = recipe.data.apart and len(table.columns.targets) > 1
+        rows, held = (Apart(part) if several else part for part in (train, validation))
+        model = recipe.build(rows.sizes, seed=recipe.seed)
         watch = recipe.watch
         noted = None if watch is None else lambda model: watch(model, train, validation)
-        history = fit(model, train, validation, training, recipe.seed, checkpoint, noted, recipe.nested)
+        settings = recipe.settings(len(rows))
+        history = fit(model, rows, held, settings, recipe.seed, checkpoint, noted, recipe.nested)
         independent = Dependence.none(recipe.horizon, len(table.columns.targets))
         last = context(table, preparation.window + recipe.horizon)
         support = support_of(table.y) if recipe.support == "auto" else recipe.support
@@ -160,7 +165,18 @@ class Fitted:
 
     def raw(self, windows: Windows, paths: int | None = None) -> Forecast:
         """The laws before calibration."""
-        return self.preparation.unscale(predict(self.model, windows, paths, self.recipe.seed), windows)
+        rows = self._rows(windows)
+        law = predict(self.model, rows, paths, self.recipe.seed)
+        return self.preparation.unscale(together(law, rows.targets) if isinstance(rows, Apart) else law, windows)
+
+    @property
+    def apart(self) -> bool:
+        """Whether the model forecasts one target at a time."""
+        return self.model.sizes.targets < len(self.preparation.columns.targets)
+
+    def _rows(self, windows: Windows) -> Windows | Apart:
+        """What the model reads of some windows."""
+        return Apart(windows) if self.apart else windows
 
     def _labels(self, windows: Windows) -> list[str]:
         """What groups of calibration go by, for each window."""
@@ -222,13 +238,13 @@ class Fitted:
         except NoWindows:
             return History()
         self.held = cut
-        history = self._train_on(train, later.thin(MOST))
+        history = self._train_on(self._rows(train), self._rows(_checked(later)))
         if len(later) >= ENOUGH:
             self.doubt = self.doubt.extended(train)
             self.calibrate(later, table.times)
         return history
 
-    def _train_on(self, train: Windows, validation: Windows) -> History:
+    def _train_on(self, train: Batches, validation: Batches) -> History:
         """A short run at a fifth of the learning rate, undone if it does not help."""
         settings = self.recipe.settings(len(train))
         short = {name: -(-getattr(settings, name) // 5) for name in ("epochs", "matching")}
@@ -321,6 +337,11 @@ class Fitted:
         doubt = Doubt(**parts["doubt"], series=manifest["doubt"])
         last = {name: manifest[name] for name in ("by", "groups", "held", "support", "outcomes")}
         return cls(recipe, preparation, model.eval(), history, calibrator, dependence, context, doubt, **last)
+
+
+def _checked(windows: Windows) -> Windows:
+    """Those that early stopping looks at."""
+    return windows.thin(max(MOST // windows.sizes.targets, LEAST))
 
 
 def _kind(model: Model) -> str:

@@ -44,6 +44,9 @@ class Data(Settings):
     holidays: str | None = Field(None, description="a country such as 'US', whose holidays are marked")
     elapsed: bool = Field(True, description="where times are irregular: the time between rows and until each step")
     identity: bool = Field(True, description=f"tell series apart, if there are 2 to {CATEGORIES}")
+    apart: bool = Field(
+        True, description="forecast several targets with the same weights, each from its own lags and those of all"
+    )
     local: bool = Field(True, description="see lags and targets relative to the mean and spread of their window")
     scaling: Literal["quantile", "rank", "minmax"] = Field("quantile", description="of lags, covariates and targets")
     validation: float = Field(0.2, gt=0, lt=1, description="the latest share of rows, for stopping and calibration")

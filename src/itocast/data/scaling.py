@@ -72,10 +72,12 @@ class Faint(Affine):
     [[0.0], [0.8]]
     """
 
+    deviation = 0.2
+
     @classmethod
     def fit(cls, values: np.ndarray) -> Self:
         standard = Standard.fit(values)
-        return cls(standard.shift, np.where(np.ptp(values, axis=0) > 0, 5.0, 1.0) * standard.scale)
+        return cls(standard.shift, np.where(np.ptp(values, axis=0) > 0, 1 / cls.deviation, 1.0) * standard.scale)
 
 
 class QuantileNormal:

@@ -114,8 +114,13 @@ class Windows:
         n = self.numbers
         ahead = n.future.shape[1] + n.calendar.shape[1] + sum(n.future_codes.counts) + (n.clock is not None)
         known = self.window * n.gaps.shape[1] + self.horizon * ahead + sum(n.past_codes.counts) + n.static.shape[1]
-        known += (2 + self.window) * n.lags.shape[1] * self.local
+        known += self.own * n.lags.shape[1]
         return Sizes(self.window, n.lags.shape[1], n.past.shape[1], known, self.horizon, len(self))
+
+    @property
+    def own(self) -> int:
+        """How many of the last columns of what is known are of each target: level and spread of its window, its lags."""
+        return (2 + self.window) * self.local
 
     def back(self, index: Tensor | slice) -> Tensor:
         """The rows of each window, oldest first, (windows, window)."""

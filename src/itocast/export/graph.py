@@ -14,12 +14,14 @@ from torch.nn.functional import one_hot
 from itocast.calibration import Adaptive
 from itocast.clipped import SUPPORTS
 from itocast.data.scaling import QuantileNormal, Scaler
+from itocast.data.targets import every_target, together
 from itocast.data.windows import FAR, SPREAD, squash
 from itocast.export.contract import inputs_of
 from itocast.export.corrections import correction, count
 from itocast.export.laws import Levels, Mixture
 from itocast.export.special import Line, waves
 from itocast.fitted import Fitted
+from itocast.forecast import Forecast
 from itocast.nets import Inputs, tame
 from itocast.sde import Noise
 
@@ -57,6 +59,7 @@ class Graph(nn.Module):
         super().__init__()
         p = self.preparation = fitted.preparation
         self.model, self.names = fitted.model.eval(), [spec.name for spec in inputs_of(fitted)]
+        self.own = (2 + p.window) * p.data.local if fitted.apart else None  # as `Windows.own`
         self.levels = Levels.of(torch.tensor(levels, dtype=torch.float64))
         self.ends = SUPPORTS[fitted.support]
         self.correct = correction(fitted.calibrator)
@@ -79,7 +82,7 @@ class Graph(nn.Module):
         x = dict(zip(self.names, arrays, strict=True))
         shift, scale = self._series_scale(x)  # (rows, targets)
         inputs, centre, spread = self._inputs(x, (x["lags"] - shift[:, None]) / scale[:, None])
-        law = self.model(inputs, self.model.paths, self.noise.again())
+        law = self._law(inputs)
         parts = [part.double().movedim(0, -2) for part in (law.means, law.log_variances, law.log_weights)]
         out = Mixture(parts[0], (0.5 * parts[1]).exp(), parts[2].exp())
         if centre is not None:
@@ -92,6 +95,12 @@ class Graph(nn.Module):
         if not (math.isinf(low) and math.isinf(high)):
             quantiles = quantiles.clamp(low, high)
         return moments.mean, moments.aleatoric.sqrt(), moments.epistemic.sqrt(), quantiles
+
+    def _law(self, inputs: Inputs) -> Forecast:
+        """What the model says of all targets, as `Fitted.raw`."""
+        own = self.own
+        law = self.model(inputs if own is None else every_target(inputs, own), self.model.paths, self.noise.again())
+        return law if own is None else together(law, inputs.lags.shape[-1])
 
     def _unscaled(self, law: Mixture) -> Mixture:
         """A law in deviations of its series, as the scaler of the targets gives it."""

@@ -164,7 +164,7 @@ def rows(opened: sources.Dataset, quick: bool) -> tuple[Any, dict[str, Any]]:
 
 def settings(form: str) -> Data:
     """How a table is read: five lags and nothing else, scaled to [0, 1] in the paper's form."""
-    literal = {"scaling": "minmax", "local": False} if form == "paper" else {}
+    literal = {"scaling": "minmax", "local": False, "apart": False} if form == "paper" else {}
     return Data(validation=VALIDATION, **COLUMNS, **literal)
 
 
