@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from statistics import mean
-from typing import Any
+from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import numpy as np
@@ -35,7 +35,6 @@ from itocast.paper.protocol import short
 from itocast.storage import write_bytes
 
 HERE = Path(__file__).parent
-PROTOCOLS = ("paper", "practical")
 DEFAULT, WITHOUT = "the default recipe", f"no block, {LONGER:g} times the epochs"
 
 
@@ -77,9 +76,28 @@ CHANGES: dict[str, dict[str, Any]] = {  # arguments of Forecaster; `data` change
     "lags made normal series by series": {"patch": patch.multiple(Preparation, _values=own_lags)},
     "no calibration": {"calibration": None},
 }
-AHEAD: dict[str, dict[str, Any]] = {  # of 24 steps
+AHEAD: dict[str, dict[str, Any]] = {
     DEFAULT: {},
     "no linear map of lags to means": {"model": partial(SDEHNN, direct=False)},
+}
+SEVERAL: dict[str, dict[str, Any]] = {
+    DEFAULT: {},
+    "all targets at once, not each by the same weights": {"data": {"apart": False}},
+}
+
+
+class Kind(NamedTuple):
+    """A table of ingredients."""
+
+    protocols: tuple[str, ...]
+    datasets: tuple[str, ...]
+    changes: dict[str, dict[str, Any]]
+
+
+TABLES = {
+    "recipe": Kind(("paper", "practical"), DATASETS, CHANGES),
+    "recipe-24": Kind(("practical-24",), DATASETS, AHEAD),  # 24 steps ahead
+    "recipe-several": Kind(("paper",), ("traffic",), SEVERAL),  # several targets
 }
 
 
@@ -87,7 +105,7 @@ def measure(dataset: str, protocol: str, change: str, seed: int, data_dir: str |
     """Fit the recipe with one change and score it on the last rows before the test part."""
     torch.set_num_threads(1)
     setting = load(dataset, protocol, data_dir=data_dir).earlier
-    arguments = dict((CHANGES | AHEAD)[change])
+    arguments = dict((CHANGES | AHEAD | SEVERAL)[change])
     data = Data(**setting.data.model_dump() | arguments.pop("data", {}))
     patched = arguments.pop("patch", nullcontext())
     if change == WITHOUT:
@@ -145,26 +163,25 @@ def _alike(cell: Cell, change: str, protocol: str, dataset: str) -> bool:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data-dir", type=Path, default=Path("data"), help="a folder with the files of datasets")
-    parser.add_argument("--datasets", default=",".join(DATASETS))
+    parser.add_argument("--table", choices=TABLES, default="recipe", help="24 steps ahead, or several targets")
+    parser.add_argument("--datasets", help="names, or name=file")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=1, help="processes of one thread each")
     parser.add_argument("--out", type=Path, default=HERE / "runs-recipe", help="folder of the cells")
-    parser.add_argument("--ahead", action="store_true", help="24 steps ahead, to recipe-24.md")
     given = parser.parse_args()
-    protocols, changes = (("practical-24",), AHEAD) if given.ahead else (PROTOCOLS, CHANGES)
+    kind = TABLES[given.table]
     tasks = []
     for seed in range(given.seeds):
-        for protocol in protocols:
-            for dataset in given.datasets.split(","):
-                for number, change in enumerate(changes):
+        for protocol in kind.protocols:
+            for dataset in given.datasets.split(",") if given.datasets else kind.datasets:
+                for number, change in enumerate(kind.changes):
                     settings = {"dataset": dataset, "protocol": protocol, "change": change, "seed": seed}
-                    key = f"{protocol}-{short(dataset)}/{number}-{seed}"
+                    key = f"{given.table}/{protocol}-{short(dataset)}/{number}-{seed}"
                     tasks.append(Task(key, measure, settings, str(given.data_dir)))
-    options = " --ahead" * given.ahead + (
-        f" --datasets {given.datasets}" if given.datasets != ",".join(DATASETS) else ""
-    )
+    told = {"table": given.table if given.table != "recipe" else None, "datasets": given.datasets}
+    options = "".join(f" --{name} {value}" for name, value in told.items() if value)
     found = cells.run(tasks, given.out, given.jobs)
-    print(f"Written: {write(found, changes, 'recipe-24' if given.ahead else 'recipe', options)}")
+    print(f"Written: {write(found, kind.changes, given.table, options)}")
 
 
 if __name__ == "__main__":

@@ -13,6 +13,8 @@ from itocast.data.windows import Windows
 from itocast.forecast import Forecast
 from itocast.nets import Inputs, Sizes
 
+SHOWN = 512  # columns that the lags of all targets may take; if they took more, the latest of each are shown
+
 
 @dataclass(frozen=True)
 class Apart:
@@ -31,8 +33,8 @@ class Apart:
     def sizes(self) -> Sizes:
         """What a model of one target must know."""
         several, own = self.windows.sizes, self.windows.own
-        known = several.known + (several.window - own) * several.targets + own + several.targets
-        return several._replace(targets=1, known=known, rows=len(self))
+        each = _shown(several.window, several.targets) + 1 - own  # lags and a mark, in place of what is its own
+        return several._replace(targets=1, known=several.known + each * several.targets + own, rows=len(self))
 
     def __len__(self) -> int:
         return len(self.windows) * self.targets
@@ -50,13 +52,18 @@ def of_target(x: Inputs, target: Tensor, own: int) -> Inputs:
 
     The last `own` · targets columns of what is known are of each target, and among them the last are its lags.
     """
-    targets = x.lags.shape[-1]
+    window, targets = x.lags.shape[1:]
     shared = x.known.shape[1] - own * targets
     each = x.known[:, shared:].unflatten(1, (own, targets))
-    lags = each[:, -x.lags.shape[1] :] if own else x.lags
+    lags = (each if own else x.lags)[:, -_shown(window, targets) :]
     known = [x.known[:, :shared], Faint.deviation * lags.flatten(1), _pick(each, target)[..., 0]]
     known.append(one_hot(target, targets).to(x.known))
     return Inputs(_pick(x.lags, target), x.past, torch.cat(known, 1), _pick(x.anchor, target))
+
+
+def _shown(window: int, targets: int) -> int:
+    """How many lags of all targets a row of one target has."""
+    return window if window * targets <= SHOWN else 1
 
 
 def _pick(part: Tensor, target: Tensor) -> Tensor:

@@ -119,8 +119,8 @@ class Windows:
 
     @property
     def own(self) -> int:
-        """How many of the last columns of what is known are of each target: level and spread of its window, its lags."""
-        return (2 + self.window) * self.local
+        """How many of the last columns of what is known each target has; see `own_columns`."""
+        return own_columns(self.window, self.local)
 
     def back(self, index: Tensor | slice) -> Tensor:
         """The rows of each window, oldest first, (windows, window)."""
@@ -155,6 +155,11 @@ class Windows:
         if clock is None:
             return []
         return [squash(clock[ahead] - clock[origin][:, None] - torch.arange(1, self.horizon + 1))]
+
+
+def own_columns(window: int, local: bool) -> int:
+    """How many columns of what is known each target has: level and spread of its window, and its lags."""
+    return (2 + window) * local
 
 
 def _level(values: Tensor) -> tuple[Tensor, Tensor]:

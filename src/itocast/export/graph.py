@@ -15,7 +15,7 @@ from itocast.calibration import Adaptive
 from itocast.clipped import SUPPORTS
 from itocast.data.scaling import QuantileNormal, Scaler
 from itocast.data.targets import every_target, together
-from itocast.data.windows import FAR, SPREAD, squash
+from itocast.data.windows import FAR, SPREAD, own_columns, squash
 from itocast.export.contract import inputs_of
 from itocast.export.corrections import correction, count
 from itocast.export.laws import Levels, Mixture
@@ -59,7 +59,7 @@ class Graph(nn.Module):
         super().__init__()
         p = self.preparation = fitted.preparation
         self.model, self.names = fitted.model.eval(), [spec.name for spec in inputs_of(fitted)]
-        self.own = (2 + p.window) * p.data.local if fitted.apart else None  # as `Windows.own`
+        self.own = own_columns(p.window, p.data.local) if fitted.apart else None
         self.levels = Levels.of(torch.tensor(levels, dtype=torch.float64))
         self.ends = SUPPORTS[fitted.support]
         self.correct = correction(fitted.calibrator)
