@@ -43,7 +43,9 @@ LONGER = 1.6  # times the epochs of the default for a network without the block,
 
 def longer(setting: Setting) -> dict[str, int]:
     """Settings of training for a network without the block."""
-    return {"epochs": round(LONGER * Training.suited(len(setting.parts.train)).epochs)}
+    train = setting.parts.train
+    rows = len(train) * (train.sizes.targets if setting.data.apart else 1)
+    return {"epochs": round(LONGER * Training.suited(rows).epochs)}
 
 
 def forecaster_of(name: str, setting: Setting, seed: int) -> Forecaster:

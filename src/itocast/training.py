@@ -21,6 +21,7 @@ from itocast.forecast import Forecast
 from itocast.matching import check_matching, matching_loss
 from itocast.metrics import cwce_of
 from itocast.models.base import Batches, Model
+from itocast.nets import MANY as WIDE
 from itocast.nets import Inputs
 from itocast.optimiser import Optimiser
 from itocast.sde import Noise
@@ -31,6 +32,7 @@ Weights = dict[str, Tensor]
 EFFORTS = {"fast": (450, 6e-3), "balanced": (900, 4e-3), "best": (3000, 2e-3)}  # steps, and the highest learning rate
 GATHERED = 4096  # rows of several batches that are gathered at once
 MANY = 20_000  # rows from which on a run grows with them, as their square root
+WIDE_LONGER = 1.7  # times as long is a run of so many rows that the network is wide
 MATCHING_RATE = 0.1  # the learning rate of matching, as a share of the highest before
 TILE = 32  # rows of a prediction are a multiple of it
 TOLERANCE = 1.005  # how many times the CRPS from before matching a matched law may have
@@ -72,16 +74,19 @@ class Training(Settings):
 
     @classmethod
     def suited(cls, rows: int, effort: str = "balanced", **chosen: Any) -> Training:
-        """Settings for a number of rows: small batches for few, a longer run for many; `chosen` ones are kept.
+        """Settings for a number of rows: small batches for few, a longer run for many, the more so for a wide network.
+
+        `chosen` ones are kept.
 
         >>> [(t.batch_size, t.epochs) for t in (Training.suited(rows) for rows in (500, 30_000, 1_000_000))]
-        [(32, 58), (512, 19), (512, 3)]
+        [(32, 58), (512, 19), (512, 6)]
         >>> [(t.epochs, t.learning_rate) for t in (Training.suited(30_000, effort) for effort in ("fast", "best"))]
         [(9, 0.006), (63, 0.002)]
         """
         steps, rate = EFFORTS[effort]
         batch = min(512, max(32, 2 ** math.floor(math.log2(max(rows, 1) / 30))))
-        epochs = max(1, round(steps * math.sqrt(max(1, rows / MANY)) * batch / max(rows, 1)))
+        longer = math.sqrt(max(1, rows / MANY)) * (WIDE_LONGER if rows >= WIDE else 1)
+        epochs = max(1, round(steps * longer * batch / max(rows, 1)))
         return cls(**{"batch_size": batch, "epochs": min(epochs, steps // 15), "learning_rate": rate} | chosen)
 
     def rate(self, progress: float) -> float:
