@@ -59,16 +59,17 @@ PARTS = (
     "itself."
 )
 ELSE = (
-    "What the noise gives besides is an epistemic part of the variance; what that adds to the marks of forecasts that "
-    "should not be relied on: [I don't know](abstention.md). Where lags are disturbed, the three forms differ about as "
-    "much as they do where they are not, and the epistemic part tells disturbed rows hardly better than the deviation: "
-    "[noise.md](../benchmarks/results/noise.md). What each ingredient of the recipe is worth, on rows before the test "
-    "part: [recipe.md](../benchmarks/results/recipe.md), [24 steps ahead](../benchmarks/results/recipe-24.md), "
-    "[several targets](../benchmarks/results/recipe-several.md). The linear map of the lags is for several steps alone: "
-    "one step ahead it gained nothing on those rows, nor on the test part, whose scores with it were seen before that was "
-    "settled. That networks are wide from 100,000 rows on was settled on those rows too, after LightGBM's test score "
-    "on Traffic was seen to be 1 % lower than ours; that they then learn 1.7 times as long, and that several targets "
-    "are forecast one by one, after that of NHITS in the paper's protocol was seen to be 6 % lower."
+    "What the noise gives besides is an epistemic part of the variance; what that adds to the marks of forecasts "
+    "that should not be relied on: [I don't know](abstention.md). Where lags are disturbed, the three forms differ "
+    "about as much as they do where they are not, and the epistemic part tells disturbed rows hardly better than the "
+    "deviation: [noise.md](../benchmarks/results/noise.md). What each ingredient of the recipe is worth, on rows "
+    "before the test part: [recipe.md](../benchmarks/results/recipe.md), [24 steps "
+    "ahead](../benchmarks/results/recipe-24.md), [several targets](../benchmarks/results/recipe-several.md). The "
+    "linear map of the lags is for several steps alone: one step ahead it gained nothing on those rows, nor on the "
+    "test part, whose scores with it were seen before that was settled. That networks are wide from 100,000 rows on "
+    "was settled on those rows too, after LightGBM's test score on Traffic was seen to be 1 % lower than ours; that "
+    "they then learn 1.7 times as long, and that several targets are forecast one by one, after that of NHITS in the "
+    "paper's protocol was seen to be 6 % lower."
 )
 _FIT = (1 - TEST) * (1 - VALIDATION)
 _HELD = (1 - TEST) * VALIDATION
