@@ -61,7 +61,7 @@ PARTS = (
 ELSE = (
     "What the noise gives besides is an epistemic part of the variance; what that adds to the marks of forecasts "
     "that should not be relied on: [I don't know](abstention.md). Where lags are disturbed, the three forms differ "
-    "about as much as they do where they are not, and the epistemic part tells disturbed rows hardly better than the "
+    "about as much as they do where they are not, and the epistemic part tells disturbed rows no better than the "
     "deviation: [noise.md](../benchmarks/results/noise.md). What each ingredient of the recipe is worth, on rows "
     "before the test part: [recipe.md](../benchmarks/results/recipe.md), [24 steps "
     "ahead](../benchmarks/results/recipe-24.md), [several targets](../benchmarks/results/recipe-several.md). The "
