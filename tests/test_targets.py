@@ -41,12 +41,12 @@ def test_a_row_has_the_lags_and_outcomes_of_its_target_and_what_all_share(window
         torch.testing.assert_close(one.anchor[mine, :, 0], x.anchor[:, :, target])
         torch.testing.assert_close(outcome[mine, :, 0], y[:, :, target], equal_nan=True)
         torch.testing.assert_close(one.past[mine], x.past)
-        shared = windows.sizes.known - 2 * windows.own
+        shared = windows.sizes.known - 12 * windows.local
         torch.testing.assert_close(one.known[mine, :shared], x.known[:, :shared])
         assert one.known[mine, -2:].eq(torch.eye(2)[target]).all()
         lags = windows.numbers.lags[windows.back(slice(None))]  # (windows, window, targets)
         others = one.known[mine, shared : shared + 8].unflatten(1, (4, 2))
-        if windows.own:
+        if windows.local:
             torch.testing.assert_close(others, Faint.deviation * lags)
             own = one.known[mine, shared + 8 : -2]
             torch.testing.assert_close(own[:, 2:], lags[..., target])
@@ -68,7 +68,7 @@ def test_sizes_are_those_of_the_batches_and_rows_are_taken_in_any_order(windows)
     again, outcome = rows.batch(order + 2)
     for part, whole in zip((*again, outcome), (*x, y), strict=True):
         torch.testing.assert_close(part, whole[order], equal_nan=True)
-    everything = every_target(windows.batch(slice(1, 4))[0], windows.own)
+    everything = every_target(windows.batch(slice(1, 4))[0], windows.local)
     for part, whole in zip(everything, rows.batch(slice(2, 8))[0], strict=True):
         torch.testing.assert_close(part, whole)
 
@@ -77,8 +77,8 @@ def test_of_many_targets_the_latest_values_alone_are_shown(windows, monkeypatch)
     monkeypatch.setattr(targets, "SHOWN", 7)
     x, _ = Apart(windows).batch(slice(None))
     assert x.known.shape[1] == Apart(windows).sizes.known
-    shared = windows.sizes.known - 2 * windows.own
-    lags = windows.numbers.lags[windows.origins] if windows.own else windows.batch(slice(None))[0].lags[:, -1]
+    shared = windows.sizes.known - 12 * windows.local
+    lags = windows.numbers.lags[windows.origins] if windows.local else windows.batch(slice(None))[0].lags[:, -1]
     torch.testing.assert_close(x.known[::2, shared : shared + 2], Faint.deviation * lags)
 
 

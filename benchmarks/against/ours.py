@@ -12,6 +12,7 @@ import torch
 from against.laws import Answer
 from against.settings import Setting
 from itocast import Forecaster, SDERegressor, Training
+from itocast.data.targets import rows_of
 from itocast.forecast import LEVELS, Forecast
 from itocast.models import HNN, SDEHNN
 from itocast.models.sde_hnn import Block
@@ -43,9 +44,8 @@ LONGER = 1.6  # times the epochs of the default for a network without the block,
 
 def longer(setting: Setting) -> dict[str, int]:
     """Settings of training for a network without the block."""
-    train = setting.parts.train
-    rows = len(train) * (train.sizes.targets if setting.data.apart else 1)
-    return {"epochs": round(LONGER * Training.suited(rows).epochs)}
+    rows = rows_of(setting.parts.train, setting.data.apart)
+    return {"epochs": round(LONGER * Training.suited(len(rows)).epochs)}
 
 
 def forecaster_of(name: str, setting: Setting, seed: int) -> Forecaster:

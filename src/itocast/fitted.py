@@ -19,7 +19,7 @@ from itocast.clipped import SUPPORTS, clip, support_of, tabulated
 from itocast.data.preparation import Data, NoWindows, Preparation
 from itocast.data.series import context
 from itocast.data.table import Table
-from itocast.data.targets import Apart, together
+from itocast.data.targets import Apart, rows_of, together
 from itocast.data.windows import Windows
 from itocast.dependence import Dependence
 from itocast.forecast import Forecast
@@ -86,8 +86,7 @@ class Fitted:
         train = preparation.windows(table, until=cut)
         later = preparation.windows(table, after=cut, numbers=train.numbers)
         validation = _checked(later)
-        several = recipe.data.apart and len(table.columns.targets) > 1
-        rows, held = (Apart(part) if several else part for part in (train, validation))
+        rows, held = (rows_of(part, recipe.data.apart) for part in (train, validation))
         model = recipe.build(rows.sizes, seed=recipe.seed)
         watch = recipe.watch
         noted = None if watch is None else lambda model: watch(model, train, validation)
@@ -165,7 +164,7 @@ class Fitted:
 
     def raw(self, windows: Windows, paths: int | None = None) -> Forecast:
         """The laws before calibration."""
-        rows = self._rows(windows)
+        rows = rows_of(windows, self.apart)
         law = predict(self.model, rows, paths, self.recipe.seed)
         return self.preparation.unscale(together(law, rows.targets) if isinstance(rows, Apart) else law, windows)
 
@@ -173,10 +172,6 @@ class Fitted:
     def apart(self) -> bool:
         """Whether the model forecasts one target at a time."""
         return self.model.sizes.targets < len(self.preparation.columns.targets)
-
-    def _rows(self, windows: Windows) -> Windows | Apart:
-        """What the model reads of some windows."""
-        return Apart(windows) if self.apart else windows
 
     def _labels(self, windows: Windows) -> list[str]:
         """What groups of calibration go by, for each window."""
@@ -238,7 +233,7 @@ class Fitted:
         except NoWindows:
             return History()
         self.held = cut
-        history = self._train_on(self._rows(train), self._rows(_checked(later)))
+        history = self._train_on(*(rows_of(part, self.apart) for part in (train, _checked(later))))
         if len(later) >= ENOUGH:
             self.doubt = self.doubt.extended(train)
             self.calibrate(later, table.times)

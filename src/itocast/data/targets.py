@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from itocast.data.scaling import Faint
-from itocast.data.windows import Windows
+from itocast.data.windows import Windows, own_columns
 from itocast.forecast import Forecast
 from itocast.nets import Inputs, Sizes
 
@@ -32,7 +32,7 @@ class Apart:
     @property
     def sizes(self) -> Sizes:
         """What a model of one target must know."""
-        several, own = self.windows.sizes, self.windows.own
+        several, own = self.windows.sizes, own_columns(self.windows.window, self.windows.local)
         each = _shown(several.window, several.targets) + 1 - own  # lags and a mark, in place of what is its own
         return several._replace(targets=1, known=several.known + each * several.targets + own, rows=len(self))
 
@@ -44,15 +44,18 @@ class Apart:
         rows = index if isinstance(index, Tensor) else torch.arange(*index.indices(len(self)))
         x, y = self.windows.batch(rows // self.targets)
         target = rows % self.targets
-        return of_target(x, target, self.windows.own), _pick(y, target)
+        return of_target(x, target, self.windows.local), _pick(y, target)
 
 
-def of_target(x: Inputs, target: Tensor, own: int) -> Inputs:
-    """What a model reads of one target in each row: its own lags, a little of all lags, and which one it is.
+def rows_of(windows: Windows, apart: bool) -> Windows | Apart:
+    """What a model reads of some windows: all targets at once, or one at a time where there are several."""
+    return Apart(windows) if apart and windows.sizes.targets > 1 else windows
 
-    The last `own` · targets columns of what is known are of each target, and among them the last are its lags.
-    """
+
+def of_target(x: Inputs, target: Tensor, local: bool) -> Inputs:
+    """What a model reads of one target in each row: its own lags, a little of all lags, and which one it is."""
     window, targets = x.lags.shape[1:]
+    own = own_columns(window, local)
     shared = x.known.shape[1] - own * targets
     each = x.known[:, shared:].unflatten(1, (own, targets))
     lags = (each if own else x.lags)[:, -_shown(window, targets) :]
@@ -71,11 +74,11 @@ def _pick(part: Tensor, target: Tensor) -> Tensor:
     return part.gather(2, target[:, None, None].expand(-1, part.shape[1], 1))
 
 
-def every_target(x: Inputs, own: int) -> Inputs:
+def every_target(x: Inputs, local: bool) -> Inputs:
     """`of_target` of all targets of every row, in the order of Apart."""
     rows, _, targets = x.lags.shape
     several = Inputs(*(part[:, None].expand(-1, targets, *part.shape[1:]).flatten(0, 1) for part in x))
-    return of_target(several, torch.arange(targets).expand(rows, targets).flatten(), own)
+    return of_target(several, torch.arange(targets).expand(rows, targets).flatten(), local)
 
 
 def together(law: Forecast, targets: int) -> Forecast:

@@ -114,13 +114,8 @@ class Windows:
         n = self.numbers
         ahead = n.future.shape[1] + n.calendar.shape[1] + sum(n.future_codes.counts) + (n.clock is not None)
         known = self.window * n.gaps.shape[1] + self.horizon * ahead + sum(n.past_codes.counts) + n.static.shape[1]
-        known += self.own * n.lags.shape[1]
+        known += own_columns(self.window, self.local) * n.lags.shape[1]
         return Sizes(self.window, n.lags.shape[1], n.past.shape[1], known, self.horizon, len(self))
-
-    @property
-    def own(self) -> int:
-        """How many of the last columns of what is known each target has; see `own_columns`."""
-        return own_columns(self.window, self.local)
 
     def back(self, index: Tensor | slice) -> Tensor:
         """The rows of each window, oldest first, (windows, window)."""
@@ -158,7 +153,7 @@ class Windows:
 
 
 def own_columns(window: int, local: bool) -> int:
-    """How many columns of what is known each target has: level and spread of its window, and its lags."""
+    """How many of the last columns of what is known each target has: level and spread of its window, and its lags."""
     return (2 + window) * local
 
 

@@ -15,7 +15,7 @@ from itocast.calibration import Adaptive
 from itocast.clipped import SUPPORTS
 from itocast.data.scaling import QuantileNormal, Scaler
 from itocast.data.targets import every_target, together
-from itocast.data.windows import FAR, SPREAD, own_columns, squash
+from itocast.data.windows import FAR, SPREAD, squash
 from itocast.export.contract import inputs_of
 from itocast.export.corrections import correction, count
 from itocast.export.laws import Levels, Mixture
@@ -59,7 +59,7 @@ class Graph(nn.Module):
         super().__init__()
         p = self.preparation = fitted.preparation
         self.model, self.names = fitted.model.eval(), [spec.name for spec in inputs_of(fitted)]
-        self.own = own_columns(p.window, p.data.local) if fitted.apart else None
+        self.apart = fitted.apart
         self.levels = Levels.of(torch.tensor(levels, dtype=torch.float64))
         self.ends = SUPPORTS[fitted.support]
         self.correct = correction(fitted.calibrator)
@@ -98,9 +98,9 @@ class Graph(nn.Module):
 
     def _law(self, inputs: Inputs) -> Forecast:
         """What the model says of all targets, as `Fitted.raw`."""
-        own = self.own
-        law = self.model(inputs if own is None else every_target(inputs, own), self.model.paths, self.noise.again())
-        return law if own is None else together(law, inputs.lags.shape[-1])
+        read = every_target(inputs, self.preparation.data.local) if self.apart else inputs
+        law = self.model(read, self.model.paths, self.noise.again())
+        return together(law, inputs.lags.shape[-1]) if self.apart else law
 
     def _unscaled(self, law: Mixture) -> Mixture:
         """A law in deviations of its series, as the scaler of the targets gives it."""
