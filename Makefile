@@ -38,6 +38,7 @@ bench-recipe: .venv/installed
 	$(BIN)/python benchmarks/recipe.py --data-dir $(DATA)
 	$(BIN)/python benchmarks/recipe.py --data-dir $(DATA) --table recipe-24
 	$(BIN)/python benchmarks/recipe.py --data-dir $(DATA) --table recipe-several
+	$(BIN)/python benchmarks/recipe.py --data-dir $(DATA) --table recipe-newest
 	$(BIN)/python benchmarks/noise.py --data-dir $(DATA)
 
 bench-serve: .venv/installed-serve

@@ -19,8 +19,8 @@ import torch
 from itocast import Data, Forecaster, __version__, datasets, metrics
 from itocast.models import HNN, SDEHNN, Model
 from itocast.nets import Sizes
+from itocast.schedule import Training
 from itocast.storage import write_bytes
-from itocast.training import Training
 
 RESULTS = Path(__file__).parent / "results"
 SHOWN = {

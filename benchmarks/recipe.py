@@ -21,7 +21,7 @@ import torch
 
 from against.ours import LONGER, longer, still
 from against.settings import DATASETS, load
-from itocast import HNN, SDEHNN, Data, Forecaster, metrics
+from itocast import HNN, SDEHNN, Data, Forecaster, Training, fitted, metrics
 from itocast.data import preparation
 from itocast.data.preparation import Preparation
 from itocast.data.table import Table
@@ -53,10 +53,11 @@ def own_lags(self: Preparation, table: Table, part: str) -> np.ndarray:
 
 VALUES = Preparation._values
 LOUD = preparation.SCALINGS | {"quantile": preparation.SCALINGS["quantile"] | {"past": "standard"}}
-CHANGES: dict[str, dict[str, Any]] = {  # arguments of Forecaster; `data` changes the protocol's, `patch` our code
+# arguments of Forecaster; `data` changes the protocol's, `patch` our code, `longer` is how many times as many epochs
+CHANGES: dict[str, dict[str, Any]] = {
     DEFAULT: {},
     "no noise: g = 0": {"model": still},
-    WITHOUT: {"model": partial(HNN, components=5)},
+    WITHOUT: {"model": partial(HNN, components=5), "longer": LONGER},
     "a learned gain of g, from 0.1": {"model": partial(SDEHNN, block=Block(gain=0.1))},
     "no dropout in the encoder": {"model": partial(SDEHNN, encoder=Encoder(dropout=0))},
     "one Gaussian a path, not five": {"model": partial(SDEHNN, components=1)},
@@ -86,6 +87,16 @@ SEVERAL: dict[str, dict[str, Any]] = {
 }
 
 
+WHOLE = 1 + Training().finish  # the length of a run with that on held-out rows, in epochs of the first
+NEWEST: dict[str, dict[str, Any]] = {
+    DEFAULT: {},
+    "held-out rows never learned from": {"training": {"finish": 0}},
+    f"never, and {WHOLE:g} times the epochs": {"training": {"finish": 0}, "longer": WHOLE},
+    "learned from at once, not in two halves": {"patch": patch.multiple(fitted, PARTS=1)},
+    "counting once, not twice": {"patch": patch.multiple(fitted, NEWEST=1)},
+}
+
+
 class Kind(NamedTuple):
     """A table of ingredients."""
 
@@ -98,6 +109,7 @@ TABLES = {
     "recipe": Kind(("paper", "practical"), DATASETS, CHANGES),
     "recipe-24": Kind(("practical-24",), DATASETS, AHEAD),  # 24 steps ahead
     "recipe-several": Kind(("paper",), ("traffic",), SEVERAL),  # several targets
+    "recipe-newest": Kind(("paper", "practical"), DATASETS, NEWEST),  # rows that are held out at first
 }
 
 
@@ -105,11 +117,11 @@ def measure(dataset: str, protocol: str, change: str, seed: int, data_dir: str |
     """Fit the recipe with one change and score it on the last rows before the test part."""
     torch.set_num_threads(1)
     setting = load(dataset, protocol, data_dir=data_dir).earlier
-    arguments = dict((CHANGES | AHEAD | SEVERAL)[change])
+    arguments = dict((CHANGES | AHEAD | SEVERAL | NEWEST)[change])
     data = Data(**setting.data.model_dump() | arguments.pop("data", {}))
     patched = arguments.pop("patch", nullcontext())
-    if change == WITHOUT:
-        arguments["training"] = longer(setting)
+    if times := arguments.pop("longer", None):
+        arguments["training"] = arguments.get("training", {}) | longer(setting, times)
     horizon, window = setting.protocol.horizon, setting.protocol.window
     forecaster = Forecaster(horizon, window=window, data=data, seed=seed, **arguments)
     began = time.process_time()
@@ -163,7 +175,7 @@ def _alike(cell: Cell, change: str, protocol: str, dataset: str) -> bool:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data-dir", type=Path, default=Path("data"), help="a folder with the files of datasets")
-    parser.add_argument("--table", choices=TABLES, default="recipe", help="24 steps ahead, or several targets")
+    parser.add_argument("--table", choices=TABLES, default="recipe", help="of which ingredients")
     parser.add_argument("--datasets", help="names, or name=file")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=1, help="processes of one thread each")

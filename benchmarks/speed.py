@@ -33,9 +33,10 @@ from itocast.models.sde_hnn import Block
 from itocast.nets import Encoder, Inputs
 from itocast.optimiser import Optimiser
 from itocast.paper.outputs import digits, markdown
+from itocast.schedule import Training
 from itocast.sde import Noise
 from itocast.storage import write_bytes
-from itocast.training import Training, batches, predict_batch
+from itocast.training import batches, predict_batch
 
 RESULT = Path(__file__).parent / "results" / "speed.md"
 RATE = 1e-4

@@ -13,10 +13,9 @@ import pytest
 import torch
 from conftest import TINY, TINY_SDE, ahead_frame, panel_frame, tiny, wave_frame
 
-from itocast import Forecaster
+from itocast import Forecaster, folders
 from itocast.abstention import POINTS, Doubt
 from itocast.calibration import CALIBRATORS
-from itocast.fitted import Fitted
 
 RATES = (0.01, 0.05, 0.2, 0.5)
 
@@ -207,7 +206,7 @@ def test_a_loaded_model_abstains_alike(fitted, panel, tmp_path):
     pd.testing.assert_frame_equal(loaded.backtest(frame, abstain=0.2), fitted.backtest(frame, abstain=0.2))
     frame, forecaster = panel
     forecaster.save(tmp_path / "many")
-    loaded = Fitted.load(tmp_path / "many").doubt
+    loaded = folders.load(tmp_path / "many").doubt
     assert loaded.series == ["a", "b", "c"]
     for name, tensor in forecaster.fitted.doubt.tensors().items():
         assert torch.equal(tensor, loaded.tensors()[name]), name

@@ -22,8 +22,9 @@ from itocast.models.bnn import Bayesian
 from itocast.models.gp_layer import GPLayer
 from itocast.nets import Encoder, Inputs, Sizes, initialise
 from itocast.paper.protocol import NEEDS
+from itocast.schedule import Training
 from itocast.sde import Noise
-from itocast.training import Training, fit, predict
+from itocast.training import fit, predict
 
 SIZES = Sizes(window=4, targets=1, covariates=1, known=2, horizon=1)
 STILL = SMALL.model_copy(update={"dropout": 0.0})

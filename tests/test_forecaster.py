@@ -14,7 +14,8 @@ import torch
 from conftest import TINY, TINY_SDE, ahead_frame, tiny, wave_frame
 
 from itocast import Data, Forecaster, metrics
-from itocast.training import EFFORTS, Training, nll
+from itocast.schedule import EFFORTS, Training
+from itocast.training import nll
 
 BOUNDS = ["lo-80", "hi-80", "lo-95", "hi-95"]
 LAW = ["mean", "median", *BOUNDS, "aleatoric", "epistemic"]

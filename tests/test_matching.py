@@ -18,9 +18,10 @@ from itocast.matching import BANDWIDTHS, WEIGHT, matching_loss, squared_mmd, sta
 from itocast.models import HNN, MODELS
 from itocast.models.committee import ClassCommittee
 from itocast.nets import Sizes
+from itocast.schedule import Training
 from itocast.sde import Noise
 from itocast.tabular import Rows
-from itocast.training import History, Training, calibration, fit, predict
+from itocast.training import History, calibration, fit, predict
 
 QUICK = Training(epochs=3, batch_size=64, matching=2)
 KINDS = [*MODELS, "hnn mixture", "deep_ensemble adversarial", "sde_hnn lstm"]

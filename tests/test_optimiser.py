@@ -8,9 +8,10 @@ from conftest import BUILD
 
 from itocast.models import MODELS
 from itocast.optimiser import RULES, Optimiser
+from itocast.schedule import Training
 from itocast.sde import Noise
 from itocast.spectral import SpectralNorm
-from itocast.training import Training, fit
+from itocast.training import fit
 
 
 def _bias(model):

@@ -16,15 +16,14 @@ import pytest
 from typer.testing import CliRunner
 
 import itocast
-from itocast import cli
+from itocast import cli, folders
 from itocast.calibration import CALIBRATORS
 from itocast.data.preparation import SCALINGS
-from itocast.fitted import Fitted
 from itocast.lipschitz import RULES
 from itocast.metrics import METRICS
 from itocast.models import MODELS, OBJECTIVES
+from itocast.schedule import Training
 from itocast.sde import SOLVERS
-from itocast.training import Training
 
 ROOT = Path(__file__).parent.parent
 
@@ -67,7 +66,7 @@ def test_quick_demo_writes_forecasts_plots_and_models(tmp_path):
     assert len(frame) == 1600
     assert (frame["lo-95"] < frame["lo-50"]).all()
     assert frame["y"].between(frame["lo-95"], frame["hi-95"]).mean() > 0.85
-    assert Fitted.load(tmp_path / "out" / "sde-hnn").parameters > 10_000
+    assert folders.load(tmp_path / "out" / "sde-hnn").parameters > 10_000
 
 
 def command(*arguments: str) -> subprocess.CompletedProcess:

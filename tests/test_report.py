@@ -70,7 +70,7 @@ def test_coverage_is_that_of_the_backtest(report, backtest):
 
 
 def test_rows_that_calibrated_are_named(report):
-    assert any("epoch was chosen and the calibration learned on them" in sentence for sentence in report["says"])
+    assert any("they chose the epoch and the calibration" in sentence for sentence in report["says"])
 
 
 def test_shares_add_up(report, backtest):

@@ -9,8 +9,7 @@ import pytest
 import torch
 from conftest import tiny, wave_frame
 
-from itocast import Forecaster, storage
-from itocast.fitted import Fitted
+from itocast import Forecaster, folders, storage
 from itocast.models import HNN
 from itocast.storage import StorageError
 
@@ -27,8 +26,8 @@ def folder(tmp_path):
 
 
 def test_every_model_comes_back_with_the_same_forecasts(fitted, table, tmp_path):
-    fitted.save(tmp_path / "model")
-    again = Fitted.load(tmp_path / "model")
+    folders.save(fitted, tmp_path / "model")
+    again = folders.load(tmp_path / "model")
     law, law_again = (f.law(f.preparation.windows(table)) for f in (fitted, again))
     for part in ("mean", "aleatoric", "epistemic"):
         assert torch.equal(getattr(law, part), getattr(law_again, part))
@@ -122,7 +121,7 @@ def test_every_flipped_bit_of_the_manifest_is_noticed(folder):
 
 def test_no_such_folder(tmp_path):
     with pytest.raises(StorageError, match="there is no such folder"):
-        Fitted.load(tmp_path / "nowhere")
+        folders.load(tmp_path / "nowhere")
 
 
 @pytest.mark.parametrize(
@@ -142,7 +141,7 @@ def test_a_model_of_another_version_is_refused(single, tmp_path, part, change):
     own = ("format", "schema", "versions", "weights", "sha256")
     storage.save(tmp_path, {key: value for key, value in manifest.items() if key not in own}, weights)
     with pytest.raises(StorageError, match=r"was written by itocast .* and does not fit itocast"):
-        Fitted.load(tmp_path)
+        folders.load(tmp_path)
 
 
 def test_a_model_without_a_tensor_is_refused(single, tmp_path):
@@ -152,7 +151,7 @@ def test_a_model_without_a_tensor_is_refused(single, tmp_path):
     del weights["dependence/steps"]
     storage.save(tmp_path, {key: value for key, value in manifest.items() if key not in own}, weights)
     with pytest.raises(StorageError, match=r"was written by itocast .* and does not fit itocast"):
-        Fitted.load(tmp_path)
+        folders.load(tmp_path)
 
 
 def test_unregistered_models_are_not_saved(single, tmp_path):

@@ -16,8 +16,9 @@ from conftest import BUILD, wave
 
 from itocast import training
 from itocast.data.preparation import Preparation
+from itocast.schedule import Training
 from itocast.storage import StorageError
-from itocast.training import Training, TrainingError, fit, predict
+from itocast.training import TrainingError, fit, predict
 
 QUICK = Training(epochs=4, batch_size=64)
 

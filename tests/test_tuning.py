@@ -15,7 +15,8 @@ from scipy import stats
 from itocast import Forecaster, training, tune
 from itocast.config import Config, model_from
 from itocast.fitted import Fitted
-from itocast.training import EFFORTS, TrainingError
+from itocast.schedule import EFFORTS
+from itocast.training import TrainingError
 from itocast.tuning import guard, search, timing
 from itocast.tuning.comparison import compare
 from itocast.tuning.dials import SPACE, Dial, flat, point_of, settings_at, space_of
@@ -354,7 +355,7 @@ def test_a_trial_that_cannot_end_in_time_is_stopped(monkeypatch, clock, tmp_path
 
     monkeypatch.setattr(training, "_epoch", epoch)
     monkeypatch.setattr(guard.Guard, "lacking", lambda guard, seconds: [])
-    longer = {"epochs": 4}
+    longer = {"epochs": 4, "finish": 0}
     found = tiny(tmp_path / "t", trials=None, minutes=10, training=longer)
     table = found.table.sort_values("trial")
     assert table["outcome"].tolist() == ["finished", "too slow", "finished"]
@@ -369,7 +370,7 @@ def test_a_trial_that_cannot_end_in_time_is_stopped(monkeypatch, clock, tmp_path
 def test_defaults_that_take_too_long_are_told_with_the_time_they_need(monkeypatch, clock, tmp_path):
     real = training._epoch
     monkeypatch.setattr(training, "_epoch", lambda *a, **k: (clock.__setitem__(0, clock[0] + 60), real(*a, **k))[1])
-    with pytest.raises(ValueError, match=r"minutes=3: the defaults alone would take about 10.0; allow at least thirty"):
+    with pytest.raises(ValueError, match=r"minutes=3: the defaults alone would take about 16.0; allow at least thirty"):
         tiny(tmp_path / "t", minutes=3, training={"epochs": 10})
 
 

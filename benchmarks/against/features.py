@@ -34,6 +34,10 @@ class Rows:
         """Some of the rows."""
         return replace(self, x=self.x[which], y=self.y[which])
 
+    def and_then(self, others: Rows) -> Rows:
+        """These rows, then others."""
+        return replace(self, x=np.concatenate([self.x, others.x]), y=np.concatenate([self.y, others.y]))
+
     def seen(self) -> Rows:
         """Those whose outcome is known."""
         return self.take(~np.isnan(self.y))

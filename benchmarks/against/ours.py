@@ -42,17 +42,17 @@ ABLATIONS: dict[str, dict[str, Any]] = {  # of the block; what is left takes les
 LONGER = 1.6  # times the epochs of the default for a network without the block, so that it has as much time
 
 
-def longer(setting: Setting) -> dict[str, int]:
-    """Settings of training for a network without the block."""
+def longer(setting: Setting, times: float) -> dict[str, int]:
+    """Settings of training for so many times the default's epochs."""
     rows = rows_of(setting.parts.train, setting.data.apart)
-    return {"epochs": round(LONGER * Training.suited(len(rows)).epochs)}
+    return {"epochs": round(times * Training.suited(len(rows)).epochs)}
 
 
 def forecaster_of(name: str, setting: Setting, seed: int) -> Forecaster:
     """One of our models, for a setting."""
     arguments = dict((OURS | ABLATIONS)[name])
     if name == f"{DEFAULT}-no-block":
-        arguments["training"] = longer(setting)
+        arguments["training"] = longer(setting, LONGER)
     horizon, window = setting.protocol.horizon, setting.protocol.window
     return Forecaster(horizon, window=window, data=setting.data, seed=seed, **arguments)
 

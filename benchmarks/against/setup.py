@@ -31,11 +31,15 @@ TITLES = {
     "hnn": "HNN (ours)",
     "deep-ensemble": "deep ensemble (ours)",
     "lightgbm-19": "LightGBM, 19 quantiles",
+    "lightgbm-19-all": "LightGBM, 19 quantiles, all rows",
     "lightgbm-19-relative": "LightGBM, 19 quantiles of y − last",
+    "lightgbm-19-relative-all": "LightGBM, 19 quantiles of y − last, all rows",
     "lightgbm-mapie": "LightGBM + MAPIE",
     "ngboost": "NGBoost",
     "nhits": "NHITS",
+    "nhits-all": "NHITS, all rows",
     "tide": "TiDE",
+    "tide-all": "TiDE, all rows",
     "itocast-no-g": "itocast, g = 0",
     "itocast-no-block": "itocast without the block",
 }
@@ -77,7 +81,9 @@ _HELD = (1 - TEST) * VALIDATION
 HEAD = (
     f"Every tool has the same rows and the same inputs: {100 * _FIT:.0f} % of the rows to learn from, the next "
     f"{100 * _HELD:.0f} % to stop, choose and calibrate on, the last {100 * TEST:.0f} % to be tested on, from true "
-    "lags and without refitting. Everything runs in one thread, each fit in a process of its own."
+    "lags and without refitting. itocast's models then learn from the second part too; so do the peers named with "
+    '"all rows", which are trained anew on both, for as long as did best on the second. Everything runs in one thread, '
+    "each fit in a process of its own."
 )
 
 NOTES = f"""

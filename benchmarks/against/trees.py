@@ -36,14 +36,21 @@ class Peer(Protocol):
 
 
 class LightGBMQuantiles:
-    """One model for each of 19 levels; `relative` learns the difference to the last value."""
+    """One model for each of 19 levels; `relative` learns the difference to the last value.
 
-    def __init__(self, relative: bool) -> None:
-        self.relative = relative
+    With `again` they are grown anew on the rows of validation too, of as many trees as did best there.
+    """
+
+    def __init__(self, relative: bool = False, again: bool = False) -> None:
+        self.relative, self.again = relative, again
 
     def fit(self, train: Rows, validation: Rows, seed: int) -> None:
         grow = _Grower(train, validation, seed, self.relative)
         self.models = [grow("quantile", alpha=level) for level in KNOTS]
+        if self.again:
+            grow = _Grower(train.and_then(validation), None, seed, self.relative)
+            trees = [model.best_iteration for model in self.models]
+            self.models = [grow("quantile", count, alpha=level) for count, level in zip(trees, KNOTS, strict=True)]
         self.size = sum(map(_leaves, self.models))
 
     def predict(self, rows: Rows) -> Law:
@@ -112,27 +119,28 @@ class NGBoostNormal:
 
 
 class _Grower:
-    """Grows boosters on one pair of tables, whose columns are binned once."""
+    """Grows boosters on a table, whose columns are binned once, until they gain no more on another, if there is one."""
 
-    def __init__(self, train: Rows, validation: Rows, seed: int, relative: bool = False) -> None:
+    def __init__(self, train: Rows, validation: Rows | None, seed: int, relative: bool = False) -> None:
         import lightgbm
 
         self.settings = LIGHTGBM | (SMALL if len(train) < FEW else {}) | {"seed": seed}
-        labels = [rows.y - (rows.last if relative else 0.0) for rows in (train, validation)]
         more: dict[str, Any] = {
             "categorical_feature": list(train.categories),
             "params": self.settings,
             "free_raw_data": False,
         }
+        tables = [rows for rows in (train, validation) if rows is not None]
+        labels = [rows.y - (rows.last if relative else 0.0) for rows in tables]
         self.train = lightgbm.Dataset(train.x, labels[0], **more)
-        self.validation = lightgbm.Dataset(validation.x, labels[1], reference=self.train, **more)
+        self.stops = [lightgbm.Dataset(tables[1].x, labels[1], reference=self.train, **more)] if validation else []
 
-    def __call__(self, objective: str, **more: Any) -> Any:
+    def __call__(self, objective: str, trees: int = TREES, **more: Any) -> Any:
         import lightgbm
 
         settings = self.settings | {"objective": objective} | more
-        stop = lightgbm.early_stopping(PATIENCE, verbose=False)
-        return lightgbm.train(settings, self.train, TREES, valid_sets=[self.validation], callbacks=[stop])
+        stop: list[Callable[..., Any]] = [lightgbm.early_stopping(PATIENCE, verbose=False)] if self.stops else []
+        return lightgbm.train(settings, self.train, trees, valid_sets=self.stops, callbacks=stop)
 
 
 class _Fixed(RegressorMixin, BaseEstimator):
@@ -205,8 +213,10 @@ def _pinball(quantiles: np.ndarray, y: np.ndarray) -> float:
 
 
 TREE_PEERS: dict[str, Callable[[], Peer]] = {
-    "lightgbm-19": lambda: LightGBMQuantiles(relative=False),
+    "lightgbm-19": LightGBMQuantiles,
+    "lightgbm-19-all": lambda: LightGBMQuantiles(again=True),
     "lightgbm-19-relative": lambda: LightGBMQuantiles(relative=True),
+    "lightgbm-19-relative-all": lambda: LightGBMQuantiles(relative=True, again=True),
     "lightgbm-mapie": LightGBMConformal,
     "ngboost": NGBoostNormal,
 }

@@ -29,7 +29,7 @@ NEEDS = {
     **dict.fromkeys(MODELS, ("neuralforecast",)),
 }  # fmt: skip
 PEERS = (*ours.OURS, *TREE_PEERS, *MODELS)
-TABULAR = (ours.DEFAULT, *(name for name in TREE_PEERS if not name.endswith("relative")))  # also on UCI
+TABULAR = (ours.DEFAULT, *(name for name in TREE_PEERS if not name.endswith(("relative", "all"))))  # also on UCI
 
 
 def measure(dataset: str, protocol: str, peer: str, seed: int, quick: bool, data_dir: str | None = None) -> Cell:

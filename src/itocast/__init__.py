@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from itocast.forecaster import Forecaster
     from itocast.models.hnn import HNN
     from itocast.models.sde_hnn import SDEHNN
+    from itocast.schedule import Training
     from itocast.sde import SDEBlock
-    from itocast.training import Training
     from itocast.tuning.search import tune
 
 __version__ = "0.1.0"
@@ -37,7 +37,7 @@ _HOMES = {
     "SDEClassifier": "itocast.estimators",
     "SDEHNN": "itocast.models.sde_hnn",
     "SDERegressor": "itocast.estimators",
-    "Training": "itocast.training",
+    "Training": "itocast.schedule",
     "long": "itocast.data.reading",
     "tune": "itocast.tuning.search",
 }

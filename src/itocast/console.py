@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from itocast.forecaster import Forecaster
+from itocast.training import History
 
 
 def count(number: int, thing: str) -> str:
@@ -29,7 +30,7 @@ def summary(forecaster: Forecaster, frame: Any, output: Path, data: str) -> None
     console.print(
         f"{series:,} series of {target}, a row every {prepared.clock.freq}; {prepared.window} rows back, "
         f"{prepared.horizon} ahead; {fitted.parameters:,} parameters, {count(len(history.epochs), 'epoch')} "
-        f"({history.stopped}, best {history.best}), trained in {history.seconds:.0f} s.\n"
+        f"({history.stopped}, best {history.best}){_last(history)}, trained in {history.seconds:.0f} s.\n"
         f"Calibration {fitted.calibration}.",
         highlight=False, soft_wrap=True,
     )  # fmt: skip
@@ -49,12 +50,16 @@ def summary(forecaster: Forecaster, frame: Any, output: Path, data: str) -> None
     console.print(grid)
     ahead = " --future FUTURE" if prepared.columns.future else ""
     console.print(
-        f"The newest {100 * prepared.data.validation:.0f} % of the rows: not trained on, but they chose the epoch and "
-        f"the calibration. Next:\n  itocast predict {output}{ahead} -o forecast.csv\n"
+        f"The newest {100 * prepared.data.validation:.0f} % of the rows: forecast before they were learned from, but "
+        f"they chose the epoch and the calibration. Next:\n  itocast predict {output}{ahead} -o forecast.csv\n"
         f"  itocast backtest {output} {'DATA' if data == '-' else data} -o backtest.csv\n"
         f"  itocast report {output} {'DATA' if data == '-' else data} -o report.html",
         highlight=False, markup=False, soft_wrap=True,
     )  # fmt: skip
+
+
+def _last(history: History) -> str:
+    return f" and {len(history.last)} with the newest rows" if history.last else ""
 
 
 def _figure(name: str, value: float) -> str:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
-from functools import partial
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from itocast import storage
 from itocast.abstention import Doubt
 from itocast.calibration import CALIBRATORS, Adaptive, Auto, Calibrator
-from itocast.clipped import SUPPORTS, clip, support_of, tabulated
+from itocast.clipped import clip, support_of, tabulated
 from itocast.data.preparation import Data, NoWindows, Preparation
 from itocast.data.series import context
 from itocast.data.table import Table
@@ -23,17 +22,18 @@ from itocast.data.targets import Apart, rows_of, together
 from itocast.data.windows import Windows
 from itocast.dependence import Dependence
 from itocast.forecast import Forecast
-from itocast.models import MODELS, Model
-from itocast.models.base import Batches
-from itocast.training import EFFORTS, History, Training, fit, nll, predict
+from itocast.models import Model
+from itocast.schedule import Training
+from itocast.training import History, finish, fit, nll, predict
 
 Build = Callable[..., Model]
 MOST = 4000  # forecasts that early stopping looks at, of windows evenly spaced
 LEAST = 1000  # windows of which they are, however many targets there are
 CELLS = 24_000  # forecasts of one step and target that calibration looks at: what fits into memory
 MEMORY = 8 << 20  # bytes of the numbers of the laws that are in memory at once
-RECIPE = ("window", "effort", "support", "calibration", "calibration_by", "seed")  # is written as it is
 FRESH = 2000  # forecasts that calibration looks back at, even where that is more than half of those held out
+PARTS = 2  # of the held-out rows, which are learned from one after the other
+NEWEST = 2  # times that a row of the latest of them counts: what is newest says most about what comes next
 ENOUGH = 50  # new windows without which an update leaves the calibration as it is
 
 
@@ -60,9 +60,21 @@ class Recipe:
         return chosen if isinstance(chosen, Training) else Training.suited(rows, self.effort, **chosen)
 
 
+class Earlier(NamedTuple):
+    """A model as it was before it learned from a part of the held-out rows, and the instant at which that part ends."""
+
+    model: Model
+    end: int
+
+
 @dataclass
 class Fitted:
-    """Scaling, model, calibration, the dependence between steps, and the last rows of every series."""
+    """Scaling, model, calibration, the dependence between steps, and the last rows of every series.
+
+    The model learns from the held-out rows too, once they have chosen the epoch, a part of them after the other. Each
+    part is forecast by the model as it was before it learned from it, so that calibration, backtests and doctor see
+    forecasts of rows that were not learned from, by a model that knew what came just before, as it will be later.
+    """
 
     recipe: Recipe
     preparation: Preparation
@@ -77,6 +89,7 @@ class Fitted:
     held: int  # the instant after which rows were held out from training
     support: str  # a name in SUPPORTS
     outcomes: int = 0  # of each step and target that the calibrator learned from
+    earlier: list[Earlier] = field(default_factory=list)  # oldest first
 
     @classmethod
     def train(cls, table: Table, recipe: Recipe, checkpoint: str | Path | None = None) -> Fitted:
@@ -98,8 +111,32 @@ class Fitted:
         fitted = cls(
             recipe, preparation, model, history, None, independent, last, Doubt.of(train), None, [], cut, support
         )
+        if history.stopped not in ("interrupted", "diverged"):
+            fitted._finish(train, later, settings, history)
         fitted.calibrate(later, table.times)
         return fitted
+
+    def _finish(self, train: Windows, later: Windows, settings: Training, history: History) -> None:
+        """Learn from the rows that were held out and have chosen the epoch, one part of them after the other."""
+        self.earlier, known, begin = [], train.origins, self.held
+        first, last = later.spans()
+        inner = first.sort().values[[len(first) * part // PARTS for part in range(1, PARTS)]]
+        for end in sorted({*inner.tolist(), int(last.max())}):
+            new = later.origins[(last > begin) & (last <= end)]
+            rows = replace(train, origins=torch.cat([known, *NEWEST * [new]]))
+            short = settings.last(PARTS * len(rows) / len(train))
+            before = copy.deepcopy(self.model)
+            seed = self.recipe.seed + len(self.earlier)
+            done = finish(self.model, rows_of(rows, self.apart), short, seed, self.recipe.nested)
+            if not done:
+                break
+            self.earlier.append(Earlier(before, end))
+            history.last, known, begin = history.last + done, torch.cat([known, new]), end
+
+    def changed(self, change: Callable[[Model], Model]) -> Fitted:
+        """The same with a change to its models."""
+        earlier = [Earlier(change(one.model), one.end) for one in self.earlier]
+        return replace(self, model=change(self.model), earlier=earlier)
 
     def calibrate(self, windows: Windows, times: np.ndarray) -> None:
         """Learn from forecasts that were not trained on how to correct later ones and how their steps move together.
@@ -164,9 +201,17 @@ class Fitted:
 
     def raw(self, windows: Windows, paths: int | None = None) -> Forecast:
         """The laws before calibration."""
+        place = torch.bucketize(windows.spans()[0], torch.tensor([one.end for one in self.earlier], dtype=torch.int64))
+        models = [*(one.model for one in self.earlier), self.model]
+        parts = [self._scaled(models[i], windows.only((place == i).numpy()), paths) for i in place.unique().tolist()]
+        law = parts[0] if len(parts) == 1 else Forecast.cat(parts)[place.argsort(stable=True).argsort()]
+        return self.preparation.unscale(law, windows)
+
+    def _scaled(self, model: Model, windows: Windows, paths: int | None) -> Forecast:
+        """The laws of a model in its own scale."""
         rows = rows_of(windows, self.apart)
-        law = predict(self.model, rows, paths, self.recipe.seed)
-        return self.preparation.unscale(together(law, rows.targets) if isinstance(rows, Apart) else law, windows)
+        law = predict(model, rows, paths, self.recipe.seed)
+        return together(law, rows.targets) if isinstance(rows, Apart) else law
 
     @property
     def apart(self) -> bool:
@@ -233,21 +278,16 @@ class Fitted:
         except NoWindows:
             return History()
         self.held = cut
-        history = self._train_on(*(rows_of(part, self.apart) for part in (train, _checked(later))))
+        old, rows, held = copy.deepcopy(self.model), *(rows_of(part, self.apart) for part in (train, _checked(later)))
+        settings = self.recipe.settings(len(rows)).shorter()
+        history = fit(self.model, rows, held, settings, self.recipe.seed)
+        if history.epochs[history.best - 1]["validation"] < nll(old, held):
+            self._finish(train, later, settings, history)
+        else:
+            self.model = old
         if len(later) >= ENOUGH:
             self.doubt = self.doubt.extended(train)
             self.calibrate(later, table.times)
-        return history
-
-    def _train_on(self, train: Batches, validation: Batches) -> History:
-        """A short run at a fifth of the learning rate, undone if it does not help."""
-        settings = self.recipe.settings(len(train))
-        short = {name: -(-getattr(settings, name) // 5) for name in ("epochs", "matching")}
-        short["learning_rate"] = settings.learning_rate / 5
-        before, weights = nll(self.model, validation), {k: v.clone() for k, v in self.model.state_dict().items()}
-        history = fit(self.model, train, validation, settings.model_copy(update=short), self.recipe.seed)
-        if not history.epochs[history.best - 1]["validation"] < before:
-            self.model.load_state_dict(weights)
         return history
 
     @property
@@ -260,87 +300,7 @@ class Fitted:
         """How many numbers were learned."""
         return sum(parameter.numel() for parameter in self.model.parameters())
 
-    def save(self, folder: str | Path) -> None:
-        """Write to a folder; see `itocast.storage`."""
-        recipe, context = self.recipe, self.context
-        categories = {name: column.tolist() for name, column in context.values.items() if column.dtype == object}
-        tensors = {f"model/{name}": tensor for name, tensor in self.model.state_dict().items()}
-        settings: dict[str, Any] = {
-            "preparation": self.preparation.to_dict(),
-            "model": {"kind": _kind(self.model), "config": self.model.config},
-            "recipe": {name: getattr(recipe, name) for name in RECIPE},
-            "training": dict(recipe.training),
-            "calibrator": storage.pack(self.calibrator.to_dict(), "calibrator", tensors) if self.calibrator else None,
-            "by": self.by,
-            "groups": self.groups,
-            "held": self.held,
-            "support": self.support,
-            "outcomes": self.outcomes,
-            "doubt": self.doubt.series,
-            "history": asdict(self.history),
-            "context": {"ids": context.ids.tolist(), "categories": categories},
-        }
-        tensors |= {f"dependence/{name}": tensor for name, tensor in vars(self.dependence).items()}
-        tensors |= {f"doubt/{name}": tensor for name, tensor in self.doubt.tensors().items()}
-        arrays = {"starts": context.starts, "times": context.times}
-        arrays |= {f"values/{name}": column for name, column in context.values.items() if column.dtype != object}
-        tensors |= {f"context/{name}": torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}
-        storage.save(folder, settings, tensors)
-
-    @classmethod
-    def load(cls, folder: str | Path) -> Fitted:
-        """Read from a folder that `save` wrote."""
-        manifest, tensors = storage.load(folder)
-        try:
-            return cls._restore(manifest, tensors)
-        except (KeyError, TypeError, ValueError, RuntimeError) as error:
-            raise storage.other_version(folder, manifest, error) from None
-
-    @classmethod
-    def _restore(cls, manifest: dict[str, Any], tensors: dict[str, Tensor]) -> Fitted:
-        parts: dict[str, dict[str, Tensor]] = {
-            name: {} for name in ("model", "dependence", "doubt", "context", "calibrator")
-        }
-        for name, tensor in tensors.items():
-            part, rest = name.split("/", 1)
-            parts[part][rest] = tensor
-        preparation = Preparation.from_dict(manifest["preparation"])
-        kind, config = MODELS[manifest["model"]["kind"]], manifest["model"]["config"]
-        model = kind(**config)
-        model.load_state_dict(parts["model"])
-        build = partial(kind, **{name: value for name, value in config.items() if name not in ("sizes", "seed")})
-        for names, name in (
-            (SUPPORTS, manifest["support"]),
-            (("auto", *SUPPORTS), manifest["recipe"]["support"]),
-            (EFFORTS, manifest["recipe"]["effort"]),
-        ):
-            if name not in names:
-                raise KeyError(name)
-        recipe = Recipe(
-            horizon=preparation.horizon, data=preparation.data, build=build, **manifest["recipe"],
-            training=manifest["training"],
-        )  # fmt: skip
-        calibrator = None
-        if recipe.calibration and manifest["calibrator"] is not None:
-            calibrator = CALIBRATORS[recipe.calibration](**storage.unpack(manifest["calibrator"], tensors))
-        arrays = {name: tensor.numpy() for name, tensor in parts["context"].items()}
-        values = {name.split("/", 1)[1]: array for name, array in arrays.items() if name.startswith("values/")}
-        values |= {name: np.array(column, object) for name, column in manifest["context"]["categories"].items()}
-        ids = np.array(manifest["context"]["ids"], object)
-        context = Table(preparation.columns, preparation.clock, ids, arrays["starts"], arrays["times"], values)
-        history, dependence = History(**manifest["history"]), Dependence(**parts["dependence"])
-        doubt = Doubt(**parts["doubt"], series=manifest["doubt"])
-        last = {name: manifest[name] for name in ("by", "groups", "held", "support", "outcomes")}
-        return cls(recipe, preparation, model.eval(), history, calibrator, dependence, context, doubt, **last)
-
 
 def _checked(windows: Windows) -> Windows:
     """Those that early stopping looks at."""
     return windows.thin(max(MOST // windows.sizes.targets, LEAST))
-
-
-def _kind(model: Model) -> str:
-    for kind, cls in MODELS.items():
-        if type(model) is cls:
-            return kind
-    raise ValueError(f"{type(model).__name__} cannot be saved: add it to itocast.models.MODELS")

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from itocast import metrics, results
+from itocast import folders, metrics, results
 from itocast.arguments import choice, column_names, percentages, probabilities, share, whole
 from itocast.calibration import CALIBRATORS
 from itocast.calibration.base import warn_of_few
@@ -27,7 +27,8 @@ from itocast.forecast import Forecast
 from itocast.metrics import Scored
 from itocast.models import MODELS, Model
 from itocast.reader import Reader, check_support, instant
-from itocast.training import EFFORTS, History, Training
+from itocast.schedule import EFFORTS, Training
+from itocast.training import History
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -334,12 +335,12 @@ class Forecaster:
 
     def save(self, folder: str | Path) -> None:
         """Write all that was learned to a folder."""
-        self.fitted.save(folder)
+        folders.save(self.fitted, folder)
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
         """Read from a folder that `save` wrote, here or on another machine."""
-        fitted = Fitted.load(folder)
+        fitted = folders.load(folder)
         self = cls()
         self.recipe, self._fitted = fitted.recipe, fitted
         return self

@@ -19,7 +19,8 @@ from itocast import storage
 from itocast.data.scaling import QuantileNormal
 from itocast.models.base import Model
 from itocast.nets import Encoder, Inputs
-from itocast.training import History, Training, fit, predict
+from itocast.schedule import Training
+from itocast.training import History, fit, predict
 
 STEPS = 1500  # of the optimiser, in a run of automatic length
 FOLDS = 5  # a member leaves out a fifth of the rows, or less where there are more members

@@ -11,98 +11,27 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import torch
-from pydantic import Field, model_validator
 from torch import Tensor
 
 from itocast.forecast import Forecast
 from itocast.matching import check_matching, matching_loss
 from itocast.metrics import cwce_of
 from itocast.models.base import Batches, Model
-from itocast.nets import MANY as WIDE
 from itocast.nets import Inputs
 from itocast.optimiser import Optimiser
+from itocast.schedule import Training
 from itocast.sde import Noise
-from itocast.settings import Settings
 from itocast.storage import read_checkpoint, write_checkpoint
 
 Weights = dict[str, Tensor]
-EFFORTS = {"fast": (450, 6e-3), "balanced": (900, 4e-3), "best": (3000, 2e-3)}  # steps, and the highest learning rate
 GATHERED = 4096  # rows of several batches that are gathered at once
-MANY = 20_000  # rows from which on a run grows with them, as their square root
-WIDE_LONGER = 1.7  # times as long is a run of so many rows that the network is wide
 MATCHING_RATE = 0.1  # the learning rate of matching, as a share of the highest before
 TILE = 32  # rows of a prediction are a multiple of it
+BAR = {"loss": "train", "validation": "validation"}  # what a progress bar calls the entries of an epoch
 TOLERANCE = 1.005  # how many times the CRPS from before matching a matched law may have
-
-
-class Training(Settings):
-    """How to train; the defaults are those of the default SDE-HNN."""
-
-    epochs: int = Field(20, ge=1)
-    batch_size: int = Field(512, ge=1)
-    learning_rate: float = Field(4e-3, gt=0, description="the highest of the schedule")
-    weight_decay: float = Field(0.3, ge=0)
-    memory: float = Field(0.98, ge=0, lt=1, description="β₂ of Adam: how much of the squared gradients a step keeps")
-    optimiser: Literal["adamw", "adam"] = "adamw"
-    schedule: Literal["one-cycle", "constant"] = "one-cycle"
-    clip: float = Field(10.0, gt=0, description="largest norm of the gradient")
-    patience: int | None = Field(
-        None, ge=1, description="epochs without a better validation law before stopping; a one-cycle run needs its end"
-    )
-    averaging: float = Field(0.05, ge=0, le=1, description="share of a run over which weights are averaged, 0 for none")
-    matching: int = Field(0, ge=0, description="epochs of distribution matching after the others")
-
-    @model_validator(mode="after")
-    def _pairs(self) -> Self:
-        if self.matching and self.batch_size < 2:
-            raise ValueError(
-                f"matching={self.matching} with batch_size={self.batch_size}: matching compares the rows of a batch "
-                "with one another; expected a batch_size of 2 or more, better hundreds, or matching=0"
-            )
-        return self
-
-    @classmethod
-    def paper(cls, epochs: int = 200) -> Training:
-        """Adam at 1e-3 with weight decay 1e-3, Sec. 5.2; the paper leaves batch size, epochs and stopping open."""
-        return cls(
-            epochs=epochs, batch_size=1024, learning_rate=1e-3, weight_decay=1e-3, memory=0.999,
-            optimiser="adam", schedule="constant", patience=20, averaging=0,
-        )  # fmt: skip
-
-    @classmethod
-    def suited(cls, rows: int, effort: str = "balanced", **chosen: Any) -> Training:
-        """Settings for a number of rows: small batches for few, a longer run for many, the more so for a wide network.
-
-        `chosen` ones are kept.
-
-        >>> [(t.batch_size, t.epochs) for t in (Training.suited(rows) for rows in (500, 30_000, 1_000_000))]
-        [(32, 58), (512, 19), (512, 6)]
-        >>> [(t.epochs, t.learning_rate) for t in (Training.suited(30_000, effort) for effort in ("fast", "best"))]
-        [(9, 0.006), (63, 0.002)]
-        """
-        steps, rate = EFFORTS[effort]
-        batch = min(512, max(32, 2 ** math.floor(math.log2(max(rows, 1) / 30))))
-        longer = math.sqrt(max(1, rows / MANY)) * (WIDE_LONGER if rows >= WIDE else 1)
-        epochs = max(1, round(steps * longer * batch / max(rows, 1)))
-        return cls(**{"batch_size": batch, "epochs": min(epochs, steps // 15), "learning_rate": rate} | chosen)
-
-    def rate(self, progress: float) -> float:
-        """The learning rate at a share of the run: up to the highest over the first 30 %, then down along a cosine.
-
-        >>> [round(Training(learning_rate=1.0).rate(share), 2) for share in (0, 0.15, 0.3, 0.65, 1)]
-        [0.04, 0.52, 1.0, 0.5, 0.0]
-        """
-        if self.schedule == "constant":
-            return self.learning_rate
-        start, end, peak = 1 / 25, 1e-4, 0.3
-        if progress < peak:
-            share = start + (1 - start) * (1 - math.cos(math.pi * progress / peak)) / 2
-        else:
-            share = end + (1 - end) * (1 + math.cos(math.pi * (progress - peak) / (1 - peak))) / 2
-        return self.learning_rate * share
 
 
 @dataclass
@@ -116,6 +45,7 @@ class History:
     stopped: Literal["finished", "early", "interrupted", "diverged"] = "finished"
     settings: dict[str, Any] = field(default_factory=dict)
     before: int | None = None  # epochs before those of matching, once these have begun
+    last: list[dict[str, float]] = field(default_factory=list)  # train and seconds of epochs with held-out rows
 
     @property
     def best(self) -> int:
@@ -134,7 +64,7 @@ class History:
 
     @property
     def seconds(self) -> float:
-        return sum(epoch["seconds"] for epoch in self.epochs)
+        return sum(epoch["seconds"] for epoch in (*self.epochs, *self.last))
 
 
 class TrainingError(ArithmeticError):
@@ -163,7 +93,7 @@ def fit(
     if checkpoint and Path(checkpoint).exists():
         history, best = _resume(Path(checkpoint), run, model, optimiser)
     try:
-        with _progress(settings.epochs + settings.matching, len(history.epochs), nested) as report:
+        with _progress("training", settings.epochs + settings.matching, len(history.epochs), nested) as report:
             while (phase := _phase(history, settings)) != "over":
                 if phase == "matching" and history.before is None:
                     model.load_state_dict(best)
@@ -185,7 +115,7 @@ def fit(
                         best = _copy(model)
                 if checkpoint:
                     _save(Path(checkpoint), run, model, optimiser, history, best)
-                report(history)
+                report(len(history.epochs), f"{_loss(record)}, best in epoch {history.best}")
             if (history.before or len(history.epochs)) < settings.epochs:
                 history.stopped = "early"
     except (KeyboardInterrupt, TrainingError) as stop:
@@ -199,6 +129,38 @@ def fit(
         optimiser.release()
         model.eval()
     return history
+
+
+def finish(
+    model: Model, rows: Batches, settings: Training, seed: int = 0, nested: bool = False
+) -> list[dict[str, float]]:  # fmt: skip
+    """Train on, now with no rows held out to choose an epoch by: the weights after the last are kept.
+
+    Gives what `History.last` holds. Ctrl-C and a loss that is not finite undo all of it, with a warning, and give
+    nothing; a `nested` run leaves Ctrl-C to its caller.
+    """
+    model.prepare(rows)
+    optimiser, start, done = _optimiser(model, settings, len(rows)), _copy(model), []
+    try:
+        with _progress("newest rows", settings.epochs, 0, nested) as report:
+            for epoch in range(settings.epochs):
+                began = time.perf_counter()
+                loss = _epoch(model, optimiser, rows, settings, _mix(seed, -1), epoch=epoch, matching=False)
+                done.append({"train": loss, "seconds": time.perf_counter() - began})
+                report(len(done), _loss(done[-1]))
+        with optimiser.mean_in_use():
+            start = _copy(model)
+        return done
+    except (KeyboardInterrupt, TrainingError) as stop:
+        if nested and isinstance(stop, KeyboardInterrupt):
+            raise
+        why = "interrupted" if isinstance(stop, KeyboardInterrupt) else str(stop)
+        warnings.warn(f"the held-out rows were not learned from ({why}): the model is as before it", stacklevel=2)
+        return []
+    finally:
+        model.load_state_dict(start)
+        optimiser.release()
+        model.eval()
 
 
 def predict(model: Model, rows: Batches, paths: int | None = None, seed: int = 0, batch_size: int = 256) -> Forecast:
@@ -348,26 +310,25 @@ def _resume(path: Path, run: dict[str, Any], model: Model, optimiser: Optimiser)
     return History(**notes["history"]), groups["best"]
 
 
+def _loss(record: dict[str, float]) -> str:
+    """What a bar says of an epoch."""
+    return ", ".join(f"{name} {record[key]:.3f}" for name, key in BAR.items() if key in record)
+
+
 @contextmanager
-def _progress(epochs: int, done: int, nested: bool) -> Iterator[Any]:
-    """A bar on standard error that is shown in a terminal alone; yields what reports an epoch."""
+def _progress(what: str, epochs: int, done: int, nested: bool) -> Iterator[Callable[[int, str], None]]:
+    """A bar on standard error that is shown in a terminal alone; yields what reports epochs and a text."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     console = Console(stderr=True)
     columns = (
-        TextColumn("training"),
+        TextColumn(what),
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("{task.fields[loss]}"),
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=console, disable=nested or not console.is_terminal) as bar:
-        task = bar.add_task("training", total=epochs, completed=done, loss="")
-
-        def report(history: History) -> None:
-            last = history.epochs[-1]
-            text = f"loss {last['train']:.3f}, validation {last['validation']:.3f}, best in epoch {history.best}"
-            bar.update(task, completed=len(history.epochs), loss=text)
-
-        yield report
+        task = bar.add_task(what, total=epochs, completed=done, loss="")
+        yield lambda done, text: bar.update(task, completed=done, loss=text)

@@ -146,7 +146,7 @@ class Preparation:
             gaps=squash(torch.from_numpy(np.concatenate([np.zeros((len(table), 0)), *gaps], 1))),
             clock=torch.from_numpy((table.times - table.times.min()) / table.clock.step) if self.irregular else None,
             future=future, calendar=torch.cat([_tensor(part) for part in calendar], 1),
-            moment=torch.from_numpy(moment.astype(np.int32)),
+            moment=torch.from_numpy(moment.astype(np.int32)), moments=torch.from_numpy(moments),
             future_codes=self._codes(table, self.columns.future),
             static=self._static(table, self._scaled(table, "static")),
             series=torch.from_numpy(table.series.astype(np.int32)), starts=torch.from_numpy(table.starts[:-1]),

@@ -45,6 +45,7 @@ class Numbers:
     future: Tensor  # (rows, known covariates)
     calendar: Tensor  # (moments, features): of each time that there is, once
     moment: Tensor  # (rows,): which of them a row has, int32
+    moments: Tensor  # (moments,): the instants themselves, int64
     future_codes: Codes
     static: Tensor  # (series, features)
     shift: Tensor  # (series, targets): y = shift + scale · standardised y, float64
@@ -103,6 +104,11 @@ class Windows:
     def steps(self, index: Tensor | slice = slice(None)) -> Tensor:
         """The rows that are forecast, (windows, horizon)."""
         return self.origins[index][:, None] + torch.arange(1, self.horizon + 1)
+
+    def spans(self) -> tuple[Tensor, Tensor]:
+        """The instants of the first and of the last step of each forecast, each (windows,)."""
+        n = self.numbers
+        return n.moments[n.moment[self.origins + 1]], n.moments[n.moment[self.origins + self.horizon]]
 
     def actuals(self) -> Tensor:
         """What happened, in the table's units, (windows, horizon, targets), float64, nan where it is missing."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import replace
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -30,8 +31,8 @@ def run(fitted: Fitted, windows: Windows) -> tuple[dict[str, Any], list[Finding]
     y, plain = windows.actuals(), fitted.raw(windows)
     before = _crps(plain, y)
     out: dict[str, Any] = {"forecasts": int((~y.isnan()).sum()), "crps": before}
-    for name, model in _changes(fitted.model).items():
-        law = replace(fitted, model=model).raw(windows)
+    for name, change in _changes(fitted.model).items():
+        law = fitted.changed(change).raw(windows)
         out[name] = {"gain": 1 - _crps(law, y) / before, "moves": _moves(plain, law)}
     out["calibrators"] = Auto().fit(plain, y, fitted.groups_of(windows)).scores
     out["solver"] = solver(fitted, windows)
@@ -59,7 +60,7 @@ def solver(fitted: Fitted, windows: Windows) -> list[dict[str, Any]]:
     blocks = _blocks(fitted.model)
     if not blocks:
         return []
-    laws = [replace(fitted, model=_finer(fitted.model, times)).raw(windows.thin(200)) for times in (1, 2, 4)]
+    laws = [fitted.changed(partial(_finer, times=times)).raw(windows.thin(200)) for times in (1, 2, 4)]
     moves = {"halved": _moves(*laws[:2]), "halved_again": _moves(*laws[1:])}
     return [
         {"T": one.T, "dt": one.dt, "solver": one.solver, "lipschitz": str(one.lipschitz(length=1))} | moves
@@ -67,14 +68,15 @@ def solver(fitted: Fitted, windows: Windows) -> list[dict[str, Any]]:
     ]
 
 
-def _changes(model: Model) -> dict[str, Model]:
-    changes = {}
-    if model.paths > 1:
-        changes[PATHS] = copy.deepcopy(model)
-        changes[PATHS].paths = 4 * model.paths
-    if _blocks(model):
-        changes[STEP] = _finer(model, 2)
-    return changes
+def _changes(model: Model) -> dict[str, Callable[[Model], Model]]:
+    changes: dict[str, Callable[[Model], Model]] = {PATHS: _more_paths} if model.paths > 1 else {}
+    return changes | ({STEP: partial(_finer, times=2)} if _blocks(model) else {})
+
+
+def _more_paths(model: Model) -> Model:
+    model = copy.deepcopy(model)
+    model.paths *= 4
+    return model
 
 
 def _blocks(model: Model) -> list[SDEBlock]:

@@ -42,6 +42,7 @@ def write(fitted: Fitted, path: Path, levels: list[float]) -> dict[str, Any]:
     """Trace, compare, write beside and rename."""
     if not levels:
         raise ValueError("levels is empty: expected at least one probability, such as 0.5")
+    fitted = replace(fitted, earlier=[])  # a graph is the model as it is now
     _check_model(fitted.model)
     onnx = _library()
     samples = list(_samples(fitted))

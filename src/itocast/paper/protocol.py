@@ -19,8 +19,8 @@ from itocast.forecast import Forecast
 from itocast.forecaster import Forecaster
 from itocast.models import MODELS
 from itocast.paper.cells import Cell, Task
+from itocast.schedule import Training
 from itocast.settings import Settings
-from itocast.training import Training
 
 METHODS = {  # in the order of Table 1
     "mc_dropout": "MCD",

@@ -33,9 +33,10 @@ from itocast.paper.cells import Task, stored
 from itocast.paper.outputs import digits, markdown, write_figure, write_table
 from itocast.paper.protocol import Options
 from itocast.plots import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE
+from itocast.schedule import Training
 from itocast.sde import Noise
 from itocast.tabular import Rows
-from itocast.training import Training, fit, predict
+from itocast.training import fit, predict
 
 SEEN = (-30.0, 40.0)  # where x lies in the data
 NOISY = (10.0, 20.0)  # where y has noise

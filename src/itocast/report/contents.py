@@ -122,8 +122,8 @@ def _says(inside: dict[str, float], compared: list[dict], diagnosis: Diagnosis, 
         said.append(f"Of {len(examined.all):,} cutoffs {len(examined.windows):,} were looked at, evenly spaced.")
     if "held" in examined.rows:
         said.append(
-            "These rows were not trained on, but the epoch was chosen and the calibration learned on them: coverage "
-            "looks better here than it will on new rows."
+            "These rows were forecast before they were learned from, but they chose the epoch and the calibration: "
+            "coverage looks better here than it will on new rows."
         )
     return said
 

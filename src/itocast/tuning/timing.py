@@ -22,7 +22,7 @@ class OutOfTime(Exception):
 
 
 class Timed:
-    """Fits of which each tells the next how long it takes to calibrate and to score."""
+    """Fits of which each tells the next how long it takes to learn from held-out rows, to calibrate and to score."""
 
     def __init__(self) -> None:
         self.after = 0.0  # the most seconds that a fit took after its last epoch
@@ -37,8 +37,9 @@ class Timed:
             epochs = training.epochs + training.matching
             each = (ends[-1] - ends[0]) / max(done - 1, 1)  # the first one is not timed: it begins with preparations
             say(f"epoch {done} of {epochs}")
-            if ends[-1] + each * (epochs - done) + self.after > deadline:
-                raise OutOfTime(each * epochs + self.after)
+            after = max(self.after, each * training.finish * training.epochs)
+            if ends[-1] + each * (epochs - done) + after > deadline:
+                raise OutOfTime(each * epochs + after)
             return {}
 
         sums = part.crps(replace(recipe, nested=True, watch=watch))
