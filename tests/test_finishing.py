@@ -6,7 +6,7 @@ import pytest
 import torch
 from conftest import TINY, TINY_SDE, panel_frame, tiny, wave_frame
 
-from itocast import Forecaster, Training
+from itocast import Forecaster, Training, export
 from itocast import training as module
 
 LONG = {"epochs": 4, "finish": 1.0}
@@ -140,3 +140,20 @@ def test_an_update_learns_from_its_own_held_out_rows():
     assert history.last
     assert ends[-1] == forecaster.fitted.context.times.max() > before[-1]
     assert forecaster.fitted.held < ends[0]
+
+
+def test_an_exported_graph_is_the_model_as_it_is_now(tmp_path):
+    from onnxruntime import InferenceSession
+
+    forecaster = waves(2, model=TINY_SDE)
+    assert forecaster.fitted.earlier
+    export.to_onnx(forecaster, tmp_path / "model.onnx", levels=[0.5])
+    arrays = export.inputs(forecaster, WAVE)
+    mean = InferenceSession(tmp_path / "model.onnx").run(["mean"], arrays)[0]
+    np.testing.assert_allclose(mean.reshape(-1), forecaster.predict()["mean"], rtol=1e-4)
+
+
+def test_the_doctor_tries_changes_on_forecasts_of_every_model():
+    forecaster = waves(1, model=TINY_SDE)
+    tried = forecaster.diagnose(WAVE).trials
+    assert all(tried[name]["moves"]["mean"] > 0 for name in ("four times the paths", "half the step"))
