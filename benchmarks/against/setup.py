@@ -54,7 +54,7 @@ def _words(settings: dict[str, Any]) -> str:
 
 
 def _models() -> str:
-    return "; ".join(f"{TITLES[name]}: {_words(settings)}" for name, settings in MODELS.items())
+    return "; ".join(f"{TITLES[name]}: {_words(found)}" for name, found in MODELS.items() if not name.endswith("all"))
 
 
 PARTS = (
@@ -72,7 +72,8 @@ ELSE = (
     "that are held out at first](../benchmarks/results/recipe-newest.md). All but the last are of the version before, "
     "which did not learn from these rows; that it does, for how long and in which way was settled on rows before the "
     "test part too, after the coverage of Pickups' test part was seen to be below 88 %. The linear map of the lags is "
-    "for several steps alone: one step ahead it gained nothing on those rows, nor on the test part, whose scores with it were seen before that was settled. That networks are wide from 100,000 rows on "
+    "for several steps alone: one step ahead it gained nothing on those rows, nor on the test part, whose "
+    "scores with it were seen before that was settled. That networks are wide from 100,000 rows on "
     "was settled on those rows too, after LightGBM's test score on Traffic was seen to be 1 % lower than ours; that "
     "they then learn 1.7 times as long, and that several targets are forecast one by one, after that of NHITS in the "
     "paper's protocol was seen to be 6 % lower."
@@ -119,8 +120,8 @@ parameters, or of leaves; memory is the most that the process held.
 - **NGBoost.** Normal law of y − last (UCI: of y); {_words(NGBOOST_SETTINGS)}, stopped after {PATIENCE} without
   gain on validation; trees grown on at most {NGBOOST_BATCH:,} rows drawn anew for each.
 - **NHITS, TiDE.** neuralforecast, 99 quantiles learned at once (MQLoss), sorted; at most {STEPS:,} steps, validated
-  every {CHECK}, stopped after {CHECKS} validations without gain, with the best weights taken ("all rows":
-  then anew on both parts, for as many steps); batches of
+  every {CHECK}, stopped after {CHECKS} validations without gain, with the best weights taken ("all rows": then
+  anew on both parts, for as many steps); batches of
   {SETTINGS["windows_batch_size"]} windows, learning rate {SETTINGS["learning_rate"]:g}; {_models()}. Targets
   standardised; where series differ in length, validation is counted in rows of the longest; covariates are historic,
   calendar and time between rows known ahead, the series static.
