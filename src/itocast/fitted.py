@@ -93,7 +93,7 @@ class Fitted:
 
     @classmethod
     def train(cls, table: Table, recipe: Recipe, checkpoint: str | Path | None = None) -> Fitted:
-        """Fit on the earlier part of a table; stop, calibrate and learn the dependence between steps on the later."""
+        """Fit on the earlier part of a table; the later part chooses the epoch, is learned from too, and calibrates."""
         cut = table.cutoff(1 - recipe.data.validation)
         preparation = Preparation.fit(table, recipe.horizon, recipe.window, recipe.data, until=cut).meeting(table, cut)
         train = preparation.windows(table, until=cut)
@@ -117,7 +117,10 @@ class Fitted:
         return fitted
 
     def _finish(self, train: Windows, later: Windows, settings: Training, history: History) -> None:
-        """Learn from the rows that were held out and have chosen the epoch, one part of them after the other."""
+        """Learn from the rows that were held out and have chosen the epoch, one part of them after the other.
+
+        Ctrl-C, or a loss that is not finite, ends it before the part that was under way.
+        """
         self.earlier, known, begin = [], train.origins, self.held
         first, last = later.spans()
         inner = first.sort().values[[len(first) * part // PARTS for part in range(1, PARTS)]]

@@ -100,7 +100,7 @@ def _restore(manifest: dict[str, Any], tensors: dict[str, Tensor]) -> Fitted:
     last = {name: manifest[name] for name in ("by", "groups", "held", "support", "outcomes")}
     earlier = []
     for i, end in enumerate(manifest["earlier"]):
-        weights = {name.removeprefix(f"{i}/"): w for name, w in parts["earlier"].items() if name.startswith(f"{i}/")}
+        weights = {name: parts["earlier"][f"{i}/{name}"] for name in parts["model"]}
         earlier.append(Earlier(_model(kind, config, weights), end))
     return Fitted(recipe, preparation, model, history, calibrator, dependence, context, doubt, **last, earlier=earlier)
 
