@@ -11,7 +11,8 @@ import torch
 from itocast import metrics, storage
 from itocast.calibration import CALIBRATORS, Auto, Calibrator
 from itocast.calibration.adaptive import RECENT
-from itocast.calibration.auto import CANDIDATES
+from itocast.calibration.auto import CANDIDATES, Way
+from itocast.calibration.auto import _best as best_way
 from itocast.calibration.base import warn_of_few
 from itocast.clipped import clip
 from itocast.forecast import Forecast
@@ -190,7 +191,7 @@ def test_auto_picks_another_where_the_law_is_wrong_and_says_why(factor):
     auto = Auto().fit(*misjudged(400, factor, seed=1))
     assert auto.kind != "none"
     assert set(auto.scores) == {"none", *CANDIDATES}
-    assert auto.why.startswith(f"{auto.kind}: of those within 0.5 % of the best CRPS the smallest CWCE")
+    assert auto.why.startswith(f"{auto.kind}: the best CRPS of those whose CWCE may be chance")
     for name, score in auto.scores.items():
         assert f"{name} {score['crps']:.4g} / {score['cwce']:.2f}" in auto.why
     assert auto.scores[auto.kind]["cwce"] < 0.5 * auto.scores["none"]["cwce"]
@@ -206,6 +207,28 @@ def test_auto_takes_the_smallest_error_of_those_with_a_good_crps(seed):
     near = {name: score["cwce"] for name, score in auto.scores.items() if score["crps"] <= 1.005 * best}
     assert "none" not in near
     assert auto.kind == min(near, key=near.__getitem__)
+
+
+NONE, VARIANCE, ISOTONIC = Way("none", False), Way("variance", False), Way("isotonic", False)
+GROUPED = Way("isotonic", True)
+
+
+@pytest.mark.parametrize(
+    ("scores", "best"),
+    [
+        pytest.param({NONE: (1.004, 0.3), ISOTONIC: (1.0, 0.1)}, NONE, id="right as it is, and level"),
+        pytest.param({NONE: (1.02, 0.3), ISOTONIC: (1.0, 0.1)}, ISOTONIC, id="right as it is, but worse"),
+        pytest.param({NONE: (1.0, 2.0), ISOTONIC: (1.01, 0.1)}, ISOTONIC, id="right, and worth one percent"),
+        pytest.param({NONE: (1.0, 2.0), VARIANCE: (1.001, 1.5), ISOTONIC: (1.02, 0.1)}, VARIANCE, id="too dear"),
+        pytest.param({VARIANCE: (1.004, 0.3), GROUPED: (1.0, 0.1)}, VARIANCE, id="one for all rows is simpler"),
+        pytest.param({VARIANCE: (1.01, 0.3), GROUPED: (1.0, 0.1)}, GROUPED, id="one for each group is better"),
+        pytest.param({VARIANCE: (1.0, 0.3), ISOTONIC: (1.001, 0.2)}, ISOTONIC, id="the smaller error of equals"),
+    ],
+)
+def test_the_rule_of_auto(scores, best):
+    """CRPS and CWCE of each way; chance explains a CWCE of 0.4."""
+    found = {way: {"crps": crps, "cwce": cwce} for way, (crps, cwce) in scores.items()}
+    assert best_way(found, chance=0.4) == best
 
 
 @pytest.mark.parametrize("name", CALIBRATORS)

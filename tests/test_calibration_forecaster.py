@@ -150,7 +150,7 @@ def test_each_series_has_its_own_correction_where_that_helps(tmp_path):
     for forecaster in (own, pooled):
         forecaster.fit(frame, static=["place"])
     assert (own.fitted.by, own.fitted.groups) == ("series", ["a", "b", "c"])
-    assert " by group: of those within" in own.fitted.calibration
+    assert " by group: the best CRPS of those" in own.fitted.calibration
     assert (pooled.fitted.by, pooled.fitted.groups) == (None, [])
     own.save(tmp_path)
     pd.testing.assert_frame_equal(Forecaster.load(tmp_path).predict()[BOUNDS], own.predict()[BOUNDS])

@@ -9,7 +9,12 @@ from itocast.calibration.conformal import Conformal, ConformalQuantiles
 from itocast.calibration.isotonic import Isotonic
 from itocast.calibration.variance import VarianceScaling
 
-CALIBRATORS: dict[str, type[Calibrator]] = {"auto": Auto, **CANDIDATES, "adaptive": Adaptive}
+CALIBRATORS: dict[str, type[Calibrator]] = {
+    "auto": Auto,
+    **CANDIDATES,
+    "conformal_quantiles": ConformalQuantiles,
+    "adaptive": Adaptive,
+}
 
 __all__ = [
     "CALIBRATORS",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 from typing import Any, NamedTuple, Self
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from itocast import metrics
 from itocast.calibration.base import Calibrator, outcomes
-from itocast.calibration.conformal import Conformal, ConformalQuantiles
+from itocast.calibration.conformal import Conformal
 from itocast.calibration.isotonic import Isotonic
 from itocast.calibration.variance import VarianceScaling
 from itocast.clipped import tabulated
@@ -20,21 +21,25 @@ CANDIDATES: dict[str, type[Calibrator]] = {
     "variance": VarianceScaling,
     "isotonic": Isotonic,
     "conformal": Conformal,
-    "conformal_quantiles": ConformalQuantiles,
 }
 BLOCKS = 5  # of rows that follow one another; each is scored by calibrators that were fitted on the others
 MOST = 6000  # forecasts of one step and target that are compared, of rows evenly spaced
 CHANCE = 31.0  # √n times the CWCE of a law that is right, on n outcomes: it is smaller 19 times in 20
 NEAR = 1.005  # a CRPS within half a percent of the best counts as the best
+WORTH = 1.015  # how many times the best CRPS a law may have that is calibrated as well as chance can tell
 
 
 class Auto(Calibrator):
     """Fit every calibrator on four fifths of the rows, score it on the fifth left out, and keep the best, or none.
 
-    Of all whose CRPS is within half a percent of the best, the one with the smallest calibration error (CWCE)
-    is taken, and fitted on all rows. With `either`, a correction for all rows together competes with one for each
-    group. Where chance could give a right law as large an error, none is taken rather than one, and one for all rows
-    rather than for each group. `scores` and `why` tell what was compared.
+    Right is a law whose calibration error (CWCE) chance could give to one that is. Of those that are right the one with
+    the best CRPS is taken, if that is within 1.5 % of the best of all; of several within half a percent of it none
+    rather than a correction, and one for all rows rather than for each group. If none is right, the smallest CWCE of
+    those within half a percent of the best CRPS decides. What is taken is fitted on all rows. With `either`, a
+    correction for all rows together competes with one for each group. `scores` and `why` tell what was compared.
+
+    `ConformalQuantiles` does not compete: it moves the bounds of sharp and of wide laws by as much, which turns the
+    sharpest into points where laws of one table differ a lot.
 
     >>> law = Forecast(torch.zeros(1, 500, 1, 1), torch.ones(1, 500, 1, 1))
     >>> auto = Auto().fit(law, 3 * torch.randn(500, generator=torch.Generator().manual_seed(0)))
@@ -59,10 +64,7 @@ class Auto(Calibrator):
             rows = torch.linspace(0, len(y) - 1, min(len(y), max(1, MOST // y[0].numel()))).round().long()
             found = _cross_fitted(ways, table[rows], y[rows], None if groups is None else groups[rows])
             chance = CHANCE / max(1, int((~y[rows].isnan()).sum())) ** 0.5
-            best = min((score["crps"] for score in found.values()), default=0.0)
-            near = {way: score for way, score in found.items() if score["crps"] <= NEAR * best}
-            right = {way: score["cwce"] <= chance for way, score in near.items()}
-            self.way = min(near, key=lambda w: (not right[w], right[w] * w.effort, near[w]["cwce"]), default=ways[0])
+            self.way = _best(found, chance) if found else ways[0]
             self.chosen = self.way.fitted(table, y, groups)
         self.scores = {str(way): score for way, score in found.items()}
         return self
@@ -76,7 +78,7 @@ class Auto(Calibrator):
     def why(self) -> str:
         """What was picked, and what it was compared with."""
         compared = ", ".join(f"{name} {score['crps']:.4g} / {score['cwce']:.2f}" for name, score in self.scores.items())
-        rule = "of those within 0.5 % of the best CRPS the smallest CWCE, chance set aside"
+        rule = "the best CRPS of those whose CWCE may be chance, or else the smallest CWCE"
         return f"{self.way}: {rule} (CRPS / CWCE: {compared})"
 
     def correct(self, forecast: Forecast, groups: Any) -> Forecast:
@@ -106,6 +108,20 @@ class Way(NamedTuple):
         if self.kind == "none":
             return None
         return CANDIDATES[self.kind]().fit(forecast, y, groups if self.grouped else None)
+
+
+def _best(found: dict[Way, dict[str, float]], chance: float) -> Way:
+    """The rule of `Auto`, from the scores of all ways."""
+
+    def near(ways: Iterable[Way], share: float, best: float) -> list[Way]:
+        return [way for way in ways if found[way]["crps"] <= share * best]
+
+    best = min(score["crps"] for score in found.values())
+    right = near((way for way in found if found[way]["cwce"] <= chance), WORTH, best)
+    if not right:
+        return min(near(found, NEAR, best), key=lambda way: found[way]["cwce"])
+    level = near(right, NEAR, min(found[way]["crps"] for way in right))
+    return min(level, key=lambda way: (way.effort, found[way]["cwce"]))
 
 
 def _cross_fitted(ways: list[Way], forecast: Forecast, y: Tensor, groups: Tensor | None) -> dict[Way, dict[str, float]]:
