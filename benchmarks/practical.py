@@ -23,7 +23,7 @@ from itocast.calibration import CALIBRATORS
 from itocast.storage import write_bytes
 
 RESULTS = Path(__file__).parent / "results"
-SHOWN = {"rmse": ".1f", "crps": ".1f", "nll": ".3f", "cwce": ".2f", "coverage_50": ".3f", "coverage_90": ".3f",
+SHOWN = {"rmse": ".1f", "crps": ".1f", "nll": ".4g", "cwce": ".2f", "coverage_50": ".3f", "coverage_90": ".3f",
          "coverage_95": ".3f", "seconds": ".0f"}  # fmt: skip
 BARS = {"Metro": 97.0, "Pickups": 39.0}
 WAYS = {"none": None} | {name: name for name in CALIBRATORS if name != "adaptive"}  # which needs to observe
