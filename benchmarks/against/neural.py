@@ -25,14 +25,10 @@ MODELS: dict[str, dict[str, Any]] = {
     "nhits": {"mlp_units": 3 * [[256, 256]], "dropout_prob_theta": 0.1},
     "tide": {"hidden_size": 256, "dropout": 0.1},
 }
-MODELS |= {f"{name}-all": settings for name, settings in MODELS.items()}  # then anew, on the rows of validation too
 
 
 def answer(name: str, setting: Setting, seed: int) -> Answer:
-    """Train on the rows before the test part, then forecast all of its origins from true lags.
-
-    Those of all rows are trained anew for as many steps as did best in validation, of which the rows are now learned.
-    """
+    """Train on the rows before the test part, then forecast all of its origins from true lags."""
     from neuralforecast import NeuralForecast
     from neuralforecast.losses.pytorch import MQLoss
     from neuralforecast.models import NHITS, TiDE
@@ -42,23 +38,15 @@ def answer(name: str, setting: Setting, seed: int) -> Answer:
     warnings.filterwarnings("ignore", module=r"pytorch_lightning|lightning|neuralforecast|utilsforecast")
     parts = setting.parts
     panel = Panel(parts)
-    kind, again = name.removesuffix("-all"), name.endswith("-all")
-
-    def model(callback: Any, **changed: Any) -> Any:
-        return {"nhits": NHITS, "tide": TiDE}[kind](
-            h=setting.protocol.horizon, input_size=setting.protocol.window, loss=MQLoss(quantiles=LEVELS.tolist()),
-            batch_size=len(panel.statics), random_seed=seed, callbacks=[callback], **panel.exogenous, **MODELS[name],
-            **SETTINGS | changed,
-        )  # fmt: skip
-
+    model = {"nhits": NHITS, "tide": TiDE}[name](
+        h=setting.protocol.horizon, input_size=setting.protocol.window, loss=MQLoss(quantiles=LEVELS.tolist()),
+        batch_size=len(panel.statics), random_seed=seed, callbacks=[_best()], **panel.exogenous, **MODELS[name],
+        **SETTINGS,
+    )  # fmt: skip
+    forecast = NeuralForecast([model], freq=1)
     statics = panel.statics if panel.exogenous["stat_exog_list"] else None
-    known, best = panel.until(parts.validation), _best()
     began = time.process_time()
-    forecast = NeuralForecast([model(best)], freq=1)
-    forecast.fit(known, statics, val_size=panel.count(parts.validation))
-    if again:
-        forecast = NeuralForecast([model(_until(best.step), early_stop_patience_steps=-1)], freq=1)
-        forecast.fit(known, statics, val_size=0)
+    forecast.fit(panel.until(parts.validation), statics, val_size=panel.count(parts.validation))
     fitted = time.process_time()
     found = forecast.cross_validation(
         panel.until(parts.test), statics, n_windows=None, test_size=panel.count(parts.test), use_fitted=True,
@@ -160,13 +148,13 @@ def _best() -> Any:
 
     class Best(Callback):
         def __init__(self) -> None:
-            self.loss, self.step = float("inf"), 0
+            self.loss = float("inf")
             self.weights: dict[str, Any] | None = None
 
         def on_validation_end(self, trainer: Any, module: Any) -> None:
             loss = float(trainer.callback_metrics.get("ptl/val_loss", float("inf")))
             if not trainer.sanity_checking and loss < self.loss:
-                self.loss, self.step = loss, trainer.global_step
+                self.loss = loss
                 self.weights = {name: value.clone() for name, value in module.state_dict().items()}
 
         def on_train_end(self, trainer: Any, module: Any) -> None:
@@ -174,14 +162,3 @@ def _best() -> Any:
                 module.load_state_dict(self.weights)
 
     return Best()
-
-
-def _until(step: int) -> Any:
-    """Ends a run after so many steps, on the way to its usual end: the learning rate falls as it would."""
-    from pytorch_lightning import Callback
-
-    class Until(Callback):
-        def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
-            trainer.should_stop = trainer.global_step >= step
-
-    return Until()
