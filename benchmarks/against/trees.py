@@ -130,10 +130,13 @@ class _Grower:
             "params": self.settings,
             "free_raw_data": False,
         }
-        tables = [rows for rows in (train, validation) if rows is not None]
-        labels = [rows.y - (rows.last if relative else 0.0) for rows in tables]
-        self.train = lightgbm.Dataset(train.x, labels[0], **more)
-        self.stops = [lightgbm.Dataset(tables[1].x, labels[1], reference=self.train, **more)] if validation else []
+
+        def table(rows: Rows, reference: Any = None) -> Any:
+            label = rows.y - (rows.last if relative else 0.0)
+            return lightgbm.Dataset(rows.x, label, reference=reference, **more)
+
+        self.train = table(train)
+        self.stops = [] if validation is None else [table(validation, self.train)]
 
     def __call__(self, objective: str, trees: int = TREES, **more: Any) -> Any:
         import lightgbm
