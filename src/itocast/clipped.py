@@ -1,42 +1,64 @@
-"""Forecasts of targets that cannot leave a range: what lies beyond an end is put on it."""
+"""Forecasts that have a probability of single values: of the ends of a range, and of the last value again."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from itocast.forecast import Forecast
-from itocast.tabulated import Tabulated
+from itocast.forecast import Forecast, as_rows
+from itocast.tabulated import LEVELS, Tabulated
 from itocast.transformed import Transformed
 
 SUPPORTS = {"real": (-math.inf, math.inf), "positive": (0.0, math.inf), "unit": (0.0, 1.0)}
 
 GROWTH = 1.2207440846057596  # the root of x⁴ = x + 1
+REACH = 5.0  # deviations of a Gaussian that stands for a value within which all of it lies
 ZEROS = 0.01  # the share of zeros from which on 0 is taken for an end of the range
+
+
+class Again(NamedTuple):
+    """A value that may come again exactly, and how near to it a law's values stand for it: (rows, horizon, targets)."""
+
+    value: Tensor
+    within: Tensor
+
+    @classmethod
+    def of(cls, law: Forecast, value: Tensor) -> Again:
+        """A value for which the last component of each path of a mixture stands."""
+        return cls(value.expand(law.shape), REACH * (0.5 * law.log_variances[0, ..., -1].double()).exp())
+
+    def changed(self, change: Callable[[Tensor], Tensor]) -> Again:
+        return Again(change(self.value), change(self.within))
+
+    def is_at(self, y: Tensor) -> Tensor:
+        """Which numbers stand for the value; none where it is nan."""
+        return (y - self.value).abs() <= self.within
 
 
 class Clipped(Forecast):
     """The law of min(max(Y, low), high) where Y follows `base`: the ends may carry a share of the probability.
 
+    So may a value in between, `again`: what `base` has very near to it is put on it.
+
     No quantile is further from a target inside the range than before, so neither pinball loss nor CRPS can grow.
     The moments of each component are those of a clipped Gaussian, in closed form (of a Transformed law, by quadrature).
     `log_prob` is the logarithm of a
-    probability at the ends, of a density between them, and -∞ beyond.
+    probability at the ends and at `again`, of a density between them, and -∞ beyond.
 
     >>> law = Clipped(Forecast([[[[0.0]]]], [[[[1.0]]]]), 0.0, math.inf)
     >>> law.cdf([0.0]).item(), law.quantile(0.3).item(), round(law.mean.item(), 4)  # 1/√2π
     (0.5, 0.0, 0.3989)
     """
 
-    def __init__(self, base: Forecast, low: float, high: float) -> None:
+    def __init__(self, base: Forecast, low: float, high: float, again: Again | None = None) -> None:
         if not low < high:
             raise ValueError(f"low={low}, high={high}: expected an upper end above the lower one")
-        self.base, self.low, self.high = base, low, high
+        self.base, self.low, self.high, self.again = base, low, high, again
         if not isinstance(base, Tabulated):
             self.means, self.log_variances, self.log_weights = base.means, base.log_variances, base.log_weights
 
@@ -47,14 +69,21 @@ class Clipped(Forecast):
     def __repr__(self) -> str:
         return f"Clipped({self.base}, low={self.low:g}, high={self.high:g})"
 
+    def around(self, base: Forecast, change: Callable[[Tensor], Tensor] | None = None) -> Clipped:
+        """Another law kept as this one is, with the same value that may come again or a changed one."""
+        again = self.again if self.again is None or change is None else self.again.changed(change)
+        return Clipped(base, self.low, self.high, again)
+
     def __getitem__(self, rows: Any) -> Forecast:
-        return Clipped(self.base[rows], self.low, self.high)
+        rows = as_rows(rows, len(self))
+        return self.around(self.base[rows], lambda part: part[rows])
 
     def select(self, step: int, target: int) -> Forecast:
-        return Clipped(self.base.select(step, target), self.low, self.high)
+        return self.around(self.base.select(step, target), lambda part: part[:, [step]][:, :, [target]])
 
     def join(self, laws: Sequence[Any]) -> Forecast:
-        return Clipped(Forecast.cat([law.base for law in laws]), self.low, self.high)
+        again = None if self.again is None else Again(*map(torch.cat, zip(*(law.again for law in laws), strict=True)))
+        return Clipped(Forecast.cat([law.base for law in laws]), self.low, self.high, again)
 
     def affine(self, scale: Any, shift: Any) -> Forecast:
         raise TypeError("a clipped law has fixed ends: scale and shift its base before clipping")
@@ -94,38 +123,71 @@ class Clipped(Forecast):
 
     def log_prob(self, y: Any) -> Tensor:
         y = self.check(y).double()
+        single = (y == self.low) | (y == self.high)
+        if self.again is not None:
+            single |= self.again.is_at(y)
         logs = self.base.log_prob(y).double()
-        low, high = (torch.full_like(y, end) for end in (self.low, self.high))
-        if math.isfinite(self.low):
-            logs = torch.where(y == low, self.base.cdf(low).log(), logs)
-        if math.isfinite(self.high):
-            logs = torch.where(y == high, (1 - self.base.cdf(high)).log(), logs)
-        return torch.where((y < low) | (y > high), -math.inf, logs)
+        if single.any():
+            below, upto = self._around(y)
+            logs = torch.where(single, (upto - below).log(), logs)
+        return torch.where((y < self.low) | (y > self.high), -math.inf, logs)
 
     def cdf(self, y: Any) -> Tensor:
         y = self.check(y, leading=True).double()
-        inside = self.base.cdf(y)
-        return torch.where(y < self.low, 0.0, torch.where(y >= self.high, 1.0, inside))
+        return torch.where(y < self.low, 0.0, self._around(y)[1])
 
     def pit(self, y: Any, first: int = 0) -> Tensor:
         y = self.check(y).double()
-        place, inside = _places(y.shape, first), self.base.cdf(y.clamp(self.low, self.high))
-        inside = torch.where(y <= self.low, place * inside, inside)
-        inside = torch.where(y >= self.high, 1 - (1 - place) * (1 - inside), inside)
+        below, upto = self._around(y.clamp(self.low, self.high))
+        inside = below + _places(y.shape, first) * (upto - below)
         return torch.where(y < self.low, 0.0, torch.where(y > self.high, 1.0, inside))
 
+    def _around(self, y: Tensor) -> tuple[Tensor, Tensor]:
+        """The probabilities of less than y and of at most y, for y inside the range: apart where y has one itself."""
+        if self.again is None:
+            below = upto = self.base.cdf(y)
+        else:
+            at, (value, within) = self.again.is_at(y), self.again
+            below, upto = (self.base.cdf(torch.where(at, value + side * within, y)) for side in (-1, 1))
+        return torch.where(y <= self.low, 0.0, below), torch.where(y >= self.high, 1.0, upto)
+
+    def table(self) -> Tabulated:
+        """The base as a table of its quantiles, exact where they stand for `again`."""
+        rough = Tabulated.of(self.base)
+        return rough if rough is self.base else Tabulated(self.spread(LEVELS, rough.values), rough.epistemic_share)
+
     def unclip(self, y: Tensor, first: int = 0) -> tuple[Forecast, Tensor]:
-        law, at = Tabulated.of(self.base), torch.where(y.isnan(), 0.0, y).clamp(self.low, self.high)
+        law, at = self.table(), torch.where(y.isnan(), 0.0, y).clamp(self.low, self.high)
         scores = torch.special.ndtri(self.pit(at, first).clamp(1e-12, 1 - 1e-12))
         beyond = law.at(scores[None])[0]
+        if self.again is not None:
+            y = torch.where(self.again.is_at(y), beyond, y)
         y = torch.where(y <= self.low, beyond.clamp(max=self.low), y)
         return law, torch.where(y >= self.high, beyond.clamp(min=self.high), y)
 
     def quantile(self, p: Any) -> Tensor:
-        return self.base.quantile(p).clamp(self.low, self.high)
+        return self._kept(p, self.base.quantile(p))
 
     def tabulate(self, levels: Tensor) -> Tensor:
-        return self.base.tabulate(levels).clamp(self.low, self.high)
+        return self._kept(levels, self.base.tabulate(levels))
+
+    def _kept(self, p: Any, values: Tensor) -> Tensor:
+        """Quantiles of the base as those of this law."""
+        return self.inside(self.spread(p, values))
+
+    def spread(self, p: Any, values: Tensor) -> Tensor:
+        """Quantiles of the base, however rough, on the right side of what stands for `again`, or evenly over it."""
+        if self.again is None:
+            return values
+        levels = torch.as_tensor(p, dtype=torch.float64)
+        levels = levels.reshape(*levels.shape, *[1] * len(self.shape))
+        value, within = self.again
+        begin, end = value - within, value + within
+        below, upto = (self.base.cdf(edge.nan_to_num()) for edge in (begin, end))
+        found = begin + (end - begin) * ((levels - below) / (upto - below).clamp(min=1e-300)).clamp(0, 1)
+        found = torch.where(levels < below, values.minimum(begin), found)
+        found = torch.where(levels > upto, values.maximum(end), found)
+        return torch.where(value.isnan(), values, found)
 
     def crps(self, y: Any) -> Tensor:
         """That of the base, less what its law beyond the ends adds to it: ∫ F² below and ∫ (1 - F)² above."""
@@ -153,7 +215,13 @@ class Clipped(Forecast):
         return total
 
     def sample(self, n: int, seed: int | torch.Generator = 0) -> Tensor:
-        return self.base.sample(n, seed).clamp(self.low, self.high)
+        return self.inside(self.base.sample(n, seed))
+
+    def inside(self, values: Tensor) -> Tensor:
+        """Values of the base, (…, rows, horizon, targets), as those of this law."""
+        if self.again is not None:
+            values = torch.where(self.again.is_at(values), self.again.value, values)
+        return values.clamp(self.low, self.high)
 
 
 def _normal(end: float, mean: Tensor, deviation: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -185,12 +253,11 @@ def support_of(y: np.ndarray) -> str:
     return "positive" if (y >= 0).all() and (y == 0).mean() >= ZEROS else "real"
 
 
-def clip(law: Forecast, support: str) -> Forecast:
+def clip(law: Forecast, support: str, again: Again | None = None) -> Forecast:
     """A law inside what is possible: "real", "positive" (0 and above) or "unit" (0 to 1)."""
-    low, high = SUPPORTS[support]
-    return law if support == "real" else Clipped(law, low, high)
+    return law if support == "real" and again is None else Clipped(law, *SUPPORTS[support], again)
 
 
 def tabulated(law: Forecast) -> Forecast:
     """A law as a table of its quantiles, kept inside the same range."""
-    return Clipped(Tabulated.of(law.base), law.low, law.high) if isinstance(law, Clipped) else Tabulated.of(law)
+    return law.around(law.table()) if isinstance(law, Clipped) else Tabulated.of(law)

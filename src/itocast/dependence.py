@@ -50,7 +50,7 @@ class Dependence:
         left = place.floor().long()
         low, high = table.gather(0, left), table.gather(0, left + 1)
         draws = low + (high - low) * (place - left)
-        return draws.clamp(law.low, law.high) if isinstance(law, Clipped) else draws
+        return law.inside(draws) if isinstance(law, Clipped) else draws
 
 
 def _correlation(scores: Tensor) -> Tensor:

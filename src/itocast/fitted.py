@@ -14,7 +14,7 @@ from torch import Tensor
 
 from itocast.abstention import Doubt
 from itocast.calibration import CALIBRATORS, Adaptive, Auto, Calibrator
-from itocast.clipped import clip, support_of, tabulated
+from itocast.clipped import Again, clip, support_of, tabulated
 from itocast.data.preparation import Data, NoWindows, Preparation
 from itocast.data.series import context
 from itocast.data.table import Table
@@ -149,7 +149,7 @@ class Fitted:
         self.calibrator, self.by, self.groups = None, None, []
         most = max(ENOUGH, CELLS // (windows.horizon * len(self.preparation.columns.targets)))
         windows = windows.by_time(times).last(max(len(windows) // 2, FRESH)).thin(most)
-        law, y = clip(self.raw(windows), self.support), windows.actuals()
+        law, y = self.uncorrected(windows), windows.actuals()
         self.outcomes = int((~y.isnan()).sum(0).min())
         if self.recipe.calibration:
             law = tabulated(law)  # once, for fit and apply
@@ -185,8 +185,15 @@ class Fitted:
 
     def law(self, windows: Windows, paths: int | None = None) -> Forecast:
         """The laws of some windows in the table's units, calibrated, and inside the support."""
-        law = clip(self.raw(windows, paths), self.support)
+        law = self.uncorrected(windows, paths)
         return self.calibrator.apply(law, self.groups_of(windows)) if self.calibrator else law
+
+    def uncorrected(self, windows: Windows, paths: int | None = None) -> Forecast:
+        """The same before calibration."""
+        law, again = self.raw(windows, paths), windows.numbers.again
+        if again is None or not self.model.repeats:
+            return clip(law, self.support)
+        return clip(law, self.support, Again.of(law, again[windows.origins][:, None]))
 
     @property
     def at_once(self) -> int:
@@ -203,7 +210,7 @@ class Fitted:
         return map(self.law, self.chunks(windows))
 
     def raw(self, windows: Windows, paths: int | None = None) -> Forecast:
-        """The laws before calibration."""
+        """The laws of the model in the table's units, before all else."""
         place = torch.bucketize(windows.spans()[0], torch.tensor([one.end for one in self.earlier], dtype=torch.int64))
         models = [*(one.model for one in self.earlier), self.model]
         parts = [self._scaled(models[i], windows.only((place == i).numpy()), paths) for i in place.unique().tolist()]
@@ -258,7 +265,7 @@ class Fitted:
         windows = windows.only(table.times[last] > known[table.series[last]]).by_time(table.times)
         if len(windows):
             y = windows.actuals()
-            self.calibrator.observe(clip(self.raw(windows), self.support), y)
+            self.calibrator.observe(self.uncorrected(windows), y)
             self.outcomes += int((~y.isnan()).sum(0).min())
         return len(windows)
 

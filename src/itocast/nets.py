@@ -18,6 +18,7 @@ from itocast.settings import Settings
 from itocast.spectral import SpectralNorm
 
 SMALLEST_VARIANCE = 1e-6  # of a Gaussian, in the scale of the model: no law shrinks to a point
+POINT = 1e-10  # the variance of what stands for a point: an outcome that is the last value again
 WIDEST = 10.0  # the largest deviation of a Gaussian around a relative mean, in units: no strange input blows a law up
 SMALLEST_UNIT = 0.01  # in the scale of the model: a series that hardly ever changes may do so
 FEWEST = 3  # lags that are embedded: what comes hangs on the latest values, and others are learned by heart
@@ -46,6 +47,7 @@ class Sizes(NamedTuple):
     known: int
     horizon: int
     rows: int = 0  # to learn from
+    repeats: bool = False  # outcomes often are the last value again
 
 
 class Encoder(Settings):
@@ -205,7 +207,9 @@ class GaussianHead(nn.Module):
     With `relative`, means are what is added to the anchor, in units of what usually is: the root of the mean square of
     y - anchor for each step and target, which `measure` finds. Log-variances then run along a logistic curve from the
     smallest to that of ten units, and start at one unit: they learn sharp laws in fewer steps, and stay finite.
-    `direct` adds to relative means a linear map of the lags, by default where several steps are forecast.
+    `direct` adds to relative means a linear map of the lags, by default where several steps are forecast. Where
+    outcomes often are the last value again, several components have one more beside them: a point at the anchor, of
+    which only the weight is learned.
     """
 
     unit: Tensor
@@ -216,7 +220,7 @@ class GaussianHead(nn.Module):
         if components < 1:
             raise ValueError(f"components={components}: expected at least 1")
         self.shape = (sizes.horizon, sizes.targets, components)
-        self.relative = relative
+        self.relative, self.repeats = relative, relative and components > 1 and sizes.repeats
         if relative:
             self.register_buffer("unit", torch.ones(*self.shape[:2], 1))
             self.register_buffer("measured", torch.tensor(False))
@@ -224,7 +228,8 @@ class GaussianHead(nn.Module):
         direct = sizes.horizon > 1 if direct is None else direct
         self.direct = Direct(sizes.window * sizes.targets, outputs) if relative and direct else None
         self.mean = nn.Linear(dim, outputs)
-        self.weight = nn.Linear(dim, outputs) if components > 1 else None
+        weights = outputs + self.repeats * sizes.horizon * sizes.targets
+        self.weight = nn.Linear(dim, weights) if components > 1 else None
         self.log_variance = nn.Linear(dim, outputs)
 
     def forward(self, z: Tensor, g: Tensor, x: Inputs) -> Forecast:
@@ -242,7 +247,12 @@ class GaussianHead(nn.Module):
             log_variances = torch.logaddexp(log_variances, means.new_tensor(floor))
         if self.weight is None:
             return Forecast.from_logs(means, log_variances, torch.zeros_like(means))
-        return Forecast.from_logs(means, log_variances, self.weight(z).unflatten(-1, self.shape).log_softmax(-1))
+        if self.repeats:
+            point = x.anchor[..., None].expand(*means.shape[:-1], 1)
+            means = torch.cat([means, point], -1)
+            log_variances = torch.cat([log_variances, torch.full_like(point, math.log(POINT))], -1)
+        weights = self.weight(z).unflatten(-1, means.shape[2:]).log_softmax(-1)
+        return Forecast.from_logs(means, log_variances, weights)
 
     @torch.no_grad()
     def measure(self, x: Inputs, y: Tensor) -> None:

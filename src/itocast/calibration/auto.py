@@ -14,7 +14,7 @@ from itocast.calibration.base import Calibrator, outcomes
 from itocast.calibration.conformal import Conformal
 from itocast.calibration.isotonic import Isotonic
 from itocast.calibration.variance import VarianceScaling
-from itocast.clipped import tabulated
+from itocast.clipped import Clipped, tabulated
 from itocast.forecast import Forecast
 
 CANDIDATES: dict[str, type[Calibrator]] = {
@@ -36,7 +36,8 @@ class Auto(Calibrator):
     the best CRPS is taken, if that is within 1.5 % of the best of all; of several within half a percent of it none
     rather than a correction, and one for all rows rather than for each group. If none is right, the smallest CWCE of
     those within half a percent of the best CRPS decides. What is taken is fitted on all rows. With `either`, a
-    correction for all rows together competes with one for each group. `scores` and `why` tell what was compared.
+    correction for all rows together competes with one for each group. `scores` and `why` tell what was compared. Where
+    laws have a probability of the last value again, only what leaves that value where it is competes.
 
     `ConformalQuantiles` does not compete: it moves the bounds of sharp and of wide laws by as much, which turns the
     sharpest into points where laws of one table differ a lot.
@@ -57,7 +58,9 @@ class Auto(Calibrator):
         y = outcomes(forecast, y)
         groups = None if groups is None else torch.as_tensor(groups)
         grouped = [False] if groups is None else [False, True] if self.either else [True]
-        ways = [Way("none", False), *(Way(kind, one) for one in grouped for kind in CANDIDATES)]
+        points = isinstance(forecast, Clipped) and forecast.again is not None
+        kinds = [kind for kind, one in CANDIDATES.items() if one.keeps_points or not points]
+        ways = [Way("none", False), *(Way(kind, one) for one in grouped for kind in kinds)]
         table = tabulated(forecast)  # once, for all of them
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of too few rows: `outcomes` has said so

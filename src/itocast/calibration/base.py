@@ -20,7 +20,10 @@ class Calibrator(ABC):
     `groups` are numbers from 0 that say which group a row belongs to; -1 is none of them. What a calibrator learns has
     a first axis of groups, of which the first is all rows together: it serves rows of no group, and steadies groups
     with few rows. Of laws that are kept inside a range the law before that is corrected, and kept inside it again.
+    `keeps_points` says that a value which has a probability of its own inside the range stays where it is.
     """
+
+    keeps_points = False
 
     @abstractmethod
     def __init__(self, *args: Any, **kwargs: Any) -> None: ...
@@ -32,7 +35,8 @@ class Calibrator(ABC):
     def apply(self, forecast: Forecast, groups: Any = None) -> Forecast:
         """The corrected law."""
         if isinstance(forecast, Clipped):
-            return Clipped(self.correct(forecast.base, groups), forecast.low, forecast.high)
+            base = forecast.base if forecast.again is None else forecast.table()
+            return forecast.around(self.correct(base, groups))
         return self.correct(forecast, groups)
 
     @abstractmethod

@@ -24,6 +24,8 @@ class Isotonic(Calibrator):
     ratio of aleatoric to epistemic variance stays.
     """
 
+    keeps_points = True
+
     def __init__(self, scores: Any = ()) -> None:
         self.scores = torch.as_tensor(scores, dtype=torch.float64)  # (groups, NODES, horizon, targets)
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from itocast.data.clock import Clock
 from itocast.data.reading import Gaps, Repeated
 from itocast.data.scaling import SCALERS, Scaler
-from itocast.data.series import Scales, carried, scales, steps_between
+from itocast.data.series import Scales, carried, changes, scales, stays, steps_between
 from itocast.data.table import Columns, Table, extend
 from itocast.data.windows import FAR, Codes, Numbers, Windows, origins, squash
 from itocast.forecast import Forecast
@@ -69,6 +69,7 @@ class Preparation:
     regular: bool  # missing times became rows, or there were none
     irregular: bool  # rows were not one step apart
     incomplete: bool  # targets were missing
+    repeats: bool  # targets often were the last value again
 
     @classmethod
     def fit(
@@ -78,6 +79,7 @@ class Preparation:
         seen = table if until is None else table.until(until)
         if len(seen) < 2:
             raise ValueError(f"the training part has {len(seen)} rows: expected at least 2")
+        kinds = SCALINGS[data.scaling]
         window = window or default_window(table.clock, horizon, int(np.median(np.diff(seen.starts))))
         self = cls(
             table.columns, table.clock, window, horizon, data,
@@ -86,9 +88,10 @@ class Preparation:
             identity=[str(i) for i in seen.ids] if data.identity and 2 <= len(seen.ids) <= CATEGORIES else [],
             cycles=table.clock.cycles(float(np.ptp(seen.times))) if data.calendar else (),
             regular=table.regular, irregular=data.elapsed and bool((np.rint(steps_between(seen)) != 1).any()),
-            incomplete=bool(np.isnan(seen.y).any()),
+            incomplete=bool(np.isnan(seen.y).any()), repeats=False,
         )  # fmt: skip
-        for part, kind in SCALINGS[data.scaling].items():
+        self.repeats = kinds["targets"] == "standard" and stays(seen, self._scale(seen)[2])
+        for part, kind in kinds.items():
             values = self._values(seen, part)
             self.scalers[part] = SCALERS[kind].fit(values[~np.isnan(values).any(1)] if len(values) else values)
         return self
@@ -141,6 +144,7 @@ class Preparation:
         shift, scale, _ = self._scale(table)
         return Numbers(
             y=torch.from_numpy(table.y), shift=torch.from_numpy(shift), scale=torch.from_numpy(scale),
+            again=torch.from_numpy(seen) if self.repeats else None,
             lags=tame(lags, FAR), last=last, targets=torch.from_numpy(self._scaled(table, "targets")).float(),
             past=past, past_codes=self._codes(table, self.columns.past),
             gaps=squash(torch.from_numpy(np.concatenate([np.zeros((len(table), 0)), *gaps], 1))),
@@ -160,7 +164,7 @@ class Preparation:
     def _values(self, table: Table, part: str) -> np.ndarray:
         """The numbers of one part before they are scaled; static ones have a row for each series."""
         if part == "targets":
-            return self._standard(table, _unrounded(table, self._scale(table)[2]))
+            return self._standard(table, _unrounded(table, self._scale(table)[2], self.repeats))
         if part == "lags":
             return carried(table, table.y)[0]
         names = [name for name in getattr(self.columns, part) if name not in self.categories]
@@ -217,7 +221,7 @@ class Preparation:
             "scalers": {name: scaler.to_dict() for name, scaler in self.scalers.items()},
             "scales": [[label, *parts] for label, parts in self.scales.items()], "categories": self.categories,
             "identity": self.identity, "cycles": self.cycles, "regular": self.regular,
-            "irregular": self.irregular,             "incomplete": self.incomplete,
+            "irregular": self.irregular, "incomplete": self.incomplete, "repeats": self.repeats,
         }  # fmt: skip
 
     @classmethod
@@ -247,12 +251,14 @@ def default_window(clock: Clock, horizon: int, rows: int) -> int:
     return max(1, min(max(season, horizon), 3 * season, (rows - horizon) // 2))
 
 
-def _unrounded(table: Table, rounding: np.ndarray) -> np.ndarray:
+def _unrounded(table: Table, rounding: np.ndarray, repeats: bool) -> np.ndarray:
     """Targets spread evenly over what was rounded to them, always in the same way.
 
-    A law learned from counts as they are would shrink to spikes on whole numbers, whose intervals mean nothing.
+    A law learned from counts as they are would shrink to spikes on whole numbers, whose intervals mean nothing. Where
+    laws have a point at the last value, what repeats it stays as it is.
     """
     even = np.random.default_rng(0).uniform(-0.5, 0.5, table.y.shape)
+    even = np.where(changes(table) == 0, 0.0, even) if repeats else even
     return table.y + even * rounding[table.series]
 
 

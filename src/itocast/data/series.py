@@ -9,6 +9,7 @@ import numpy as np
 from itocast.data.table import Table
 
 Scales = dict[Any, tuple[list[float], list[float], list[float]]]
+OFTEN = 0.05  # the share of targets that repeat the last value from which on a law has a point there
 
 
 def last_seen(table: Table, column: np.ndarray) -> np.ndarray:
@@ -29,6 +30,26 @@ def carried(table: Table, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         out[:, i] = np.where(seen < 0, np.nan, column[seen])
         age[:, i] = np.where(seen < 0, 0.0, (table.times - table.times[seen]) / table.clock.step)
     return out, age
+
+
+def changes(table: Table) -> np.ndarray:
+    """How far each target is from the last value seen before it in its series, (rows, targets); nan without one."""
+    before = np.full_like(table.y, np.nan)
+    before[1:] = carried(table, table.y)[0][:-1]
+    before[table.starts[:-1]] = np.nan
+    return np.abs(table.y - before)
+
+
+def stays(table: Table, rounding: np.ndarray) -> bool:
+    """Whether targets often are the last value again, by more than rounding explains; `rounding` is (series, targets).
+
+    What rounding brings together is as often one step apart on either side. Zeros do not count: a law that ends there
+    has a probability of 0 itself.
+    """
+    change, other = changes(table), table.y != 0
+    near = (change > 0) & (change <= 1.5 * rounding[table.series])
+    excess = (other & (change == 0)).sum() - (other & near).sum() / 2
+    return bool(excess >= OFTEN * max(1, (~np.isnan(change)).sum()))
 
 
 def context(table: Table, rows: int) -> Table:

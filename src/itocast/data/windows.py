@@ -38,6 +38,7 @@ class Numbers:
     lags: Tensor  # (rows, targets): the last value seen, made normal over all series: how large a series is shows
     last: Tensor  # (rows, targets): the same in the scale of the targets, each series in its own deviations
     targets: Tensor  # (rows, targets): what is learned, without rounding; nan where missing
+    again: Tensor | None  # (rows, targets): the last value seen, in the table's units, if targets often repeat it
     past: Tensor  # (rows, past covariates)
     past_codes: Codes
     gaps: Tensor  # (rows, features): time between rows and age of what was seen, read over the whole window
@@ -121,7 +122,8 @@ class Windows:
         ahead = n.future.shape[1] + n.calendar.shape[1] + sum(n.future_codes.counts) + (n.clock is not None)
         known = self.window * n.gaps.shape[1] + self.horizon * ahead + sum(n.past_codes.counts) + n.static.shape[1]
         known += own_columns(self.window, self.local) * n.lags.shape[1]
-        return Sizes(self.window, n.lags.shape[1], n.past.shape[1], known, self.horizon, len(self))
+        repeats = n.again is not None
+        return Sizes(self.window, n.lags.shape[1], n.past.shape[1], known, self.horizon, len(self), repeats)
 
     def back(self, index: Tensor | slice) -> Tensor:
         """The rows of each window, oldest first, (windows, window)."""

@@ -34,7 +34,7 @@ def run(fitted: Fitted, windows: Windows) -> tuple[dict[str, Any], list[Finding]
     for name, change in _changes(fitted.model).items():
         law = fitted.changed(change).raw(windows)
         out[name] = {"gain": 1 - _crps(law, y) / before, "moves": _moves(plain, law)}
-    out["calibrators"] = Auto().fit(plain, y, fitted.groups_of(windows)).scores
+    out["calibrators"] = Auto().fit(fitted.uncorrected(windows), y, fitted.groups_of(windows)).scores
     out["solver"] = solver(fitted, windows)
     return out, _found(out)
 

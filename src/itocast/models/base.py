@@ -68,6 +68,11 @@ class Model(nn.Module):
         """Of how many a predicted law consists."""
         return self.paths * int(self.config.get("components", 1))
 
+    @property
+    def repeats(self) -> bool:
+        """Whether the last component of a law is a point: the last value again."""
+        return any(module.repeats for module in self.modules() if isinstance(module, GaussianHead))
+
     def forward(self, x: Inputs, paths: int, noise: Noise) -> Forecast:
         raise TypeError(f"{type(self).__name__} does not say how it forecasts: define forward")
 
