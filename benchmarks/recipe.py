@@ -75,6 +75,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "all scaled to 0 … 1, not by quantiles": {"data": {"scaling": "minmax"}},
     "past covariates five times as large": {"patch": patch.multiple(preparation, SCALINGS=LOUD)},
     "lags made normal series by series": {"patch": patch.multiple(Preparation, _values=own_lags)},
+    "no probability of the last value itself": {"patch": patch.multiple(preparation, stays=lambda *_: False)},
     "no calibration": {"calibration": None},
 }
 AHEAD: dict[str, dict[str, Any]] = {

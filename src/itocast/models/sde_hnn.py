@@ -42,7 +42,8 @@ class SDEHNN(Model):
 
     Deviates from the paper where measurements asked for it: f and g are linear layers with tanh, five weighted
     Gaussians a path, means relative to the last value, with a linear map of the lags (`direct`) where several steps are
-    forecast, and the likelihood of the mixture over paths. `SDEHNN.paper` is the literal form.
+    forecast, a probability of the last value itself where series often stay at it, and the likelihood of the mixture
+    over paths. `SDEHNN.paper` is the literal form.
 
     >>> import torch
     >>> sizes = Sizes(window=5, targets=1, covariates=4, known=0, horizon=1)
