@@ -32,9 +32,6 @@ class Again(NamedTuple):
         """A value for which the last component of each path of a mixture stands."""
         return cls(value.expand(law.shape), REACH * (0.5 * law.log_variances[0, ..., -1].double()).exp())
 
-    def changed(self, change: Callable[[Tensor], Tensor]) -> Again:
-        return Again(change(self.value), change(self.within))
-
     def is_at(self, y: Tensor) -> Tensor:
         """Which numbers stand for the value; none where it is nan."""
         return (y - self.value).abs() <= self.within
@@ -43,12 +40,10 @@ class Again(NamedTuple):
 class Clipped(Forecast):
     """The law of min(max(Y, low), high) where Y follows `base`: the ends may carry a share of the probability.
 
-    So may a value in between, `again`: what `base` has very near to it is put on it.
-
-    No quantile is further from a target inside the range than before, so neither pinball loss nor CRPS can grow.
-    The moments of each component are those of a clipped Gaussian, in closed form (of a Transformed law, by quadrature).
-    `log_prob` is the logarithm of a
-    probability at the ends and at `again`, of a density between them, and -∞ beyond.
+    No quantile is further from a target inside the range than before, so neither pinball loss nor CRPS can grow. The
+    moments of each component are those of a clipped Gaussian, in closed form (of a Transformed law, by quadrature). A
+    value in between may have a probability, too: what `base` has very near to `again` is put on it. `log_prob` is the
+    logarithm of a probability at the ends and at `again`, of a density elsewhere, and -∞ beyond the ends.
 
     >>> law = Clipped(Forecast([[[[0.0]]]], [[[[1.0]]]]), 0.0, math.inf)
     >>> law.cdf([0.0]).item(), law.quantile(0.3).item(), round(law.mean.item(), 4)  # 1/√2π
@@ -69,17 +64,20 @@ class Clipped(Forecast):
     def __repr__(self) -> str:
         return f"Clipped({self.base}, low={self.low:g}, high={self.high:g})"
 
-    def around(self, base: Forecast, change: Callable[[Tensor], Tensor] | None = None) -> Clipped:
-        """Another law kept as this one is, with the same value that may come again or a changed one."""
-        again = self.again if self.again is None or change is None else self.again.changed(change)
-        return Clipped(base, self.low, self.high, again)
+    def around(self, base: Forecast) -> Clipped:
+        """Another law of the same rows, kept as this one is."""
+        return Clipped(base, self.low, self.high, self.again)
 
     def __getitem__(self, rows: Any) -> Forecast:
         rows = as_rows(rows, len(self))
-        return self.around(self.base[rows], lambda part: part[rows])
+        return self._part(self.base[rows], lambda part: part[rows])
 
     def select(self, step: int, target: int) -> Forecast:
-        return self.around(self.base.select(step, target), lambda part: part[:, [step]][:, :, [target]])
+        return self._part(self.base.select(step, target), lambda part: part[:, [step]][:, :, [target]])
+
+    def _part(self, base: Forecast, change: Callable[[Tensor], Tensor]) -> Clipped:
+        again = None if self.again is None else Again(*map(change, self.again))
+        return Clipped(base, self.low, self.high, again)
 
     def join(self, laws: Sequence[Any]) -> Forecast:
         again = None if self.again is None else Again(*map(torch.cat, zip(*(law.again for law in laws), strict=True)))
