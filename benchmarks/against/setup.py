@@ -58,7 +58,7 @@ def _models() -> str:
 PARTS = (
     "The same recipe with the block, with g held at 0 so that paths do not differ, and without the block. The last "
     f"has {LONGER:g} times as many epochs, so that it has about as much time. NLL is that of the law "
-    "itself."
+    "itself: of a density, or of a probability where the law has one, at 0 and, on Metro, at the last value."
 )
 ELSE = (
     "What the noise gives besides is an epistemic part of the variance; what that adds to the marks of forecasts "
