@@ -10,16 +10,19 @@ import pytest
 import torch
 from scipy.stats import kstest, norm
 
-from itocast import Forecaster, metrics
+from itocast import Forecaster, export, metrics
 from itocast.calibration import CALIBRATORS
 from itocast.clipped import Again, Clipped, tabulated
+from itocast.config import model_from
 from itocast.data.preparation import Data, Preparation
 from itocast.data.reading import read_table
 from itocast.data.series import stays
 from itocast.data.table import Columns
+from itocast.export.contract import arrays_of
+from itocast.export.graph import Graph
 from itocast.forecast import Forecast
 from itocast.models import HNN, SDEHNN
-from itocast.nets import Encoder, Sizes
+from itocast.nets import Encoder, Inputs, Sizes
 from itocast.sde import Noise
 
 SHARE, VALUE, POINT = 0.3, 1.5, 1e-5
@@ -142,8 +145,6 @@ def test_a_network_has_a_point_where_values_stay_and_several_gaussians():
     sizes = Sizes(window=4, targets=2, covariates=0, known=0, horizon=3, repeats=True)
     x = HNN(sizes._replace(repeats=False)), HNN(sizes), HNN(sizes, components=3), SDEHNN(sizes, relative=False)
     assert [model.repeats for model in x] == [False, False, True, False]
-    from itocast.nets import Inputs
-
     empty, anchor = torch.zeros(5, 0), torch.randn(5, 3, 2, generator=torch.Generator().manual_seed(0))
     inputs = Inputs(torch.zeros(5, 4, 2), torch.zeros(5, 4, 0), empty, anchor)
     law = SDEHNN(sizes)(inputs, 2, Noise(0, shared=True))
@@ -153,12 +154,20 @@ def test_a_network_has_a_point_where_values_stay_and_several_gaussians():
     assert law.log_weights.exp().sum(-1).detach().numpy() == pytest.approx(1, abs=1e-5)
 
 
-@pytest.fixture(scope="module")
-def trained() -> tuple[Forecaster, pd.DataFrame]:
-    frame = pd.DataFrame({"ds": pd.date_range("2024-01-01", periods=3000, freq="h"), "y": staying()})
-    from itocast.config import model_from
+def hourly(told: bool) -> pd.DataFrame:
+    """A series that stays; if that is told, a value that comes again has the time of the row before it."""
+    y = staying()
+    later = np.append(1, np.diff(y) != 0) if told else np.ones(len(y), int)
+    return pd.DataFrame({"ds": pd.Timestamp("2024-01-01") + pd.to_timedelta(np.cumsum(later), "h"), "y": y})
 
-    forecaster = Forecaster(1, window=4, model=model_from({"kind": "sde_hnn", **SMALL}), training={"epochs": 12})
+
+@pytest.fixture(scope="module", params=[False, True], ids=["by chance", "told"])
+def trained(request) -> tuple[Forecaster, pd.DataFrame]:
+    frame = hourly(request.param)
+    forecaster = Forecaster(
+        1, window=4, model=model_from({"kind": "sde_hnn", **SMALL}), training={"epochs": 12},
+        data={"repeated": "keep", "gaps": "keep"},
+    )  # fmt: skip
     return forecaster.fit(frame[:2400]), frame
 
 
@@ -167,19 +176,29 @@ def test_a_forecaster_knows_how_often_values_stay(trained):
     law, y = forecaster.backtest_distribution(frame, start=0.8)
     before = frame["y"].to_numpy()[-len(y) - 1 : -1]
     assert isinstance(law, Clipped)
-    again = law.cdf(before) - law.cdf(before - 1)
+    again = (law.cdf(before) - law.cdf(before - 1)).flatten()
     assert again.mean().item() == pytest.approx(0.2, abs=0.06)
     assert metrics.cwce(law, y) < 1.5
+    if not frame["ds"].is_unique:  # it is told
+        same = torch.from_numpy(before == y.flatten().numpy())
+        assert again[same].median() > 0.9 > 0.1 > again[~same].median()
     rows = forecaster.backtest(frame, start=0.8, level=20)
     exact = (rows["lo-20"].to_numpy() == before) & (rows["hi-20"].to_numpy() == before)
     assert exact.mean() > 0.02
 
 
 def test_a_saved_forecaster_and_its_graph_have_the_point_too(trained, tmp_path):
-    from itocast import export
-
     forecaster, frame = trained
+    forecaster.calibrate(frame[:2400], "isotonic")
     forecaster.save(tmp_path / "model")
     loaded = Forecaster.load(tmp_path / "model")
     pd.testing.assert_frame_equal(loaded.predict(frame), forecaster.predict(frame))
-    export.to_onnx(forecaster, tmp_path / "model.onnx")  # which compares the graph with the library
+    assert export.to_onnx(forecaster, tmp_path / "model.onnx")["difference"] < 1e-4
+    table = forecaster.reader.read(frame)[0]
+    [(fitted, windows)] = forecaster.reader.tests(table, 0.8, 5, refit=False)
+    arrays = arrays_of(fitted, table, windows, fitted.preparation)
+    with torch.no_grad():
+        quantiles = Graph(fitted, [0.1, 0.5, 0.9])(*map(torch.from_numpy, arrays.values()))[3]
+    assert quantiles.movedim(-1, 0).numpy() == pytest.approx(
+        fitted.law(windows).quantile([0.1, 0.5, 0.9]).numpy(), rel=1e-4
+    )

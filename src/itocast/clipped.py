@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from itocast.forecast import Forecast, as_rows
-from itocast.tabulated import LEVELS, Tabulated
+from itocast import mixtures
+from itocast.forecast import Forecast, as_rows, paths_last
+from itocast.tabulated import Tabulated
 from itocast.transformed import Transformed
 
 SUPPORTS = {"real": (-math.inf, math.inf), "positive": (0.0, math.inf), "unit": (0.0, 1.0)}
@@ -35,6 +37,32 @@ class Again(NamedTuple):
     def is_at(self, y: Tensor) -> Tensor:
         """Which numbers stand for the value; none where it is nan."""
         return (y - self.value).abs() <= self.within
+
+
+class Pointed(Forecast):
+    """A mixture the last component of whose paths stands for a value: its quantiles are those of the rest, or there."""
+
+    def __init__(self, base: Forecast, again: Again) -> None:
+        self.means, self.log_variances, self.log_weights, self.again = (
+            base.means, base.log_variances, base.log_weights, again,
+        )  # fmt: skip
+
+    def tabulate(self, levels: Tensor) -> Tensor:
+        return self.quantiles(levels, partial(mixtures.table, ends=mixtures.ends_of(levels)))
+
+    def quantiles(self, levels: Tensor, solve: Callable[..., Tensor] = mixtures.quantile) -> Tensor:
+        weights = paths_last(self.log_weights.double().exp()).mean(-1)  # (rows, horizon, targets, components)
+        share, left = weights[..., -1], weights[..., :-1].sum(-1).clamp(min=1e-12)
+        rest = self._map(lambda part: part[..., :-1].double())
+        rest.log_weights = rest.log_weights - left.log()[..., None]
+        value = torch.where(self.again.value.isnan(), self.means[0, ..., -1].double(), self.again.value)
+        below, levels = left * rest.cdf(value), levels.reshape(-1, 1, 1, 1)
+        under, over = levels < below, levels > below + share
+        inner = torch.where(over, 1 - (1 - levels) / left, torch.minimum(levels, below) / left)
+        found = rest.quantiles(inner.clamp(1e-12, 1 - 1e-12), solve)
+        begin, end = value - self.again.within, value + self.again.within
+        point = begin + (end - begin) * ((levels - below) / share.clamp(min=1e-300)).clamp(0, 1)
+        return torch.where(under, found.minimum(begin), torch.where(over, found.maximum(end), point))
 
 
 class Clipped(Forecast):
@@ -149,13 +177,8 @@ class Clipped(Forecast):
             below, upto = (self.base.cdf(torch.where(at, value + side * within, y)) for side in (-1, 1))
         return torch.where(y <= self.low, 0.0, below), torch.where(y >= self.high, 1.0, upto)
 
-    def table(self) -> Tabulated:
-        """The base as a table of its quantiles, exact where they stand for `again`."""
-        rough = Tabulated.of(self.base)
-        return rough if rough is self.base else Tabulated(self.spread(LEVELS, rough.values), rough.epistemic_share)
-
     def unclip(self, y: Tensor, first: int = 0) -> tuple[Forecast, Tensor]:
-        law, at = self.table(), torch.where(y.isnan(), 0.0, y).clamp(self.low, self.high)
+        law, at = Tabulated.of(self.solved), torch.where(y.isnan(), 0.0, y).clamp(self.low, self.high)
         scores = torch.special.ndtri(self.pit(at, first).clamp(1e-12, 1 - 1e-12))
         beyond = law.at(scores[None])[0]
         if self.again is not None:
@@ -164,28 +187,17 @@ class Clipped(Forecast):
         return law, torch.where(y >= self.high, beyond.clamp(min=self.high), y)
 
     def quantile(self, p: Any) -> Tensor:
-        return self._kept(p, self.base.quantile(p))
+        return self.inside(self.solved.quantile(p))
 
     def tabulate(self, levels: Tensor) -> Tensor:
-        return self._kept(levels, self.base.tabulate(levels))
+        return self.inside(self.solved.tabulate(levels))
 
-    def _kept(self, p: Any, values: Tensor) -> Tensor:
-        """Quantiles of the base as those of this law."""
-        return self.inside(self.spread(p, values))
-
-    def spread(self, p: Any, values: Tensor) -> Tensor:
-        """Quantiles of the base, however rough, on the right side of what stands for `again`, or evenly over it."""
-        if self.again is None:
-            return values
-        levels = torch.as_tensor(p, dtype=torch.float64)
-        levels = levels.reshape(*levels.shape, *[1] * len(self.shape))
-        value, within = self.again
-        begin, end = value - within, value + within
-        below, upto = (self.base.cdf(edge.nan_to_num()) for edge in (begin, end))
-        found = begin + (end - begin) * ((levels - below) / (upto - below).clamp(min=1e-300)).clamp(0, 1)
-        found = torch.where(levels < below, values.minimum(begin), found)
-        found = torch.where(levels > upto, values.maximum(end), found)
-        return torch.where(value.isnan(), values, found)
+    @property
+    def solved(self) -> Forecast:
+        """The base, of which quantiles can be asked: a point among Gaussians would take long, or be missed."""
+        if self.again is None or isinstance(self.base, Tabulated):
+            return self.base
+        return Pointed(self.base, self.again)
 
     def crps(self, y: Any) -> Tensor:
         """That of the base, less what its law beyond the ends adds to it: ∫ F² below and ∫ (1 - F)² above."""
@@ -202,7 +214,7 @@ class Clipped(Forecast):
 
     def _beyond(self, end: float, level: float) -> Tensor:
         """The integral of F², or of (1 - F)², from the base's quantile of an extreme level to the end."""
-        far = self.base.quantile(level)
+        far = self.solved.quantile(level)
         width = (far - end).clamp(min=0.0) if level > 0.5 else (end - far).clamp(min=0.0)
         nodes, weights = np.polynomial.legendre.leggauss(64)
         sign = 1.0 if level > 0.5 else -1.0
@@ -258,4 +270,4 @@ def clip(law: Forecast, support: str, again: Again | None = None) -> Forecast:
 
 def tabulated(law: Forecast) -> Forecast:
     """A law as a table of its quantiles, kept inside the same range."""
-    return law.around(law.table()) if isinstance(law, Clipped) else Tabulated.of(law)
+    return law.around(Tabulated.of(law.solved)) if isinstance(law, Clipped) else Tabulated.of(law)

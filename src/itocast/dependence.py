@@ -44,7 +44,7 @@ class Dependence:
         across, along = (torch.linalg.cholesky(part) for part in (self.targets, self.steps))
         normal = torch.einsum("hk,nrkt,ut->nrhu", along, normal, across)
         nodes = torch.linspace(-4, 4, 81, dtype=torch.float64)
-        inner = law.base if isinstance(law, Clipped) else law  # what is clipped has a kink, which no grid would meet
+        inner = law.solved if isinstance(law, Clipped) else law  # what is clipped has a kink, which no grid would meet
         table = inner.quantile(torch.special.ndtr(nodes))  # (nodes, rows, horizon, targets)
         place = ((normal + 4) * 10).clamp(0, 79.999)
         left = place.floor().long()

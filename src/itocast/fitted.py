@@ -193,6 +193,7 @@ class Fitted:
         law, again = self.raw(windows, paths), windows.numbers.again
         if again is None or not self.model.repeats:
             return clip(law, self.support)
+        law.log_weights = law.log_weights.double().log_softmax(-1)  # one of them may be 1 to all digits of float32
         return clip(law, self.support, Again.of(law, again[windows.origins][:, None]))
 
     @property

@@ -35,8 +35,7 @@ class Calibrator(ABC):
     def apply(self, forecast: Forecast, groups: Any = None) -> Forecast:
         """The corrected law."""
         if isinstance(forecast, Clipped):
-            base = forecast.base if forecast.again is None else forecast.table()
-            return forecast.around(self.correct(base, groups))
+            return forecast.around(self.correct(forecast.solved, groups))
         return self.correct(forecast, groups)
 
     @abstractmethod

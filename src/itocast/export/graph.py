@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from itocast.calibration import Adaptive
-from itocast.clipped import REACH, SUPPORTS
+from itocast.clipped import SUPPORTS
 from itocast.data.scaling import QuantileNormal, Scaler
 from itocast.data.targets import every_target, together
 from itocast.data.windows import FAR, SPREAD, squash
@@ -88,13 +88,16 @@ class Graph(nn.Module):
         if centre is not None:
             out = out.affine(spread.double(), centre.double())
         out = self._unscaled(out).affine(scale[:, None], shift[:, None])
+        if self.model.repeats:
+            weights = out.weights / out.weights.sum(-1, keepdim=True)
+            out = replace(out, weights=weights, again=x["lags"][:, -1][:, None])
         corrected = out if self.correct is None else self.correct(out, self._place(x))
         moments = corrected.moments(self.ends)
         low, high = self.ends
         quantiles = corrected.quantiles(self.levels)
-        if self.model.repeats:
-            again, within = x["lags"][:, -1][:, None, :, None], REACH * out.deviations[..., 0, -1][..., None]
-            quantiles = torch.where((quantiles - again).abs() <= within, again, quantiles)
+        if out.again is not None:
+            again = out.again[..., None]
+            quantiles = torch.where((quantiles - again).abs() <= out.within[..., None], again, quantiles)
         if not (math.isinf(low) and math.isinf(high)):
             quantiles = quantiles.clamp(low, high)
         return moments.mean, moments.aleatoric.sqrt(), moments.epistemic.sqrt(), quantiles

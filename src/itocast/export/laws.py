@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from itocast import mixtures, tabulated
+from itocast.clipped import REACH
 from itocast.export.special import Line, Normal, running_max
 from itocast.tabulated import LEVELS, NODES
 
@@ -72,6 +73,7 @@ class Mixture:
     warp: Line | None = None
     scale: Tensor | None = None  # (rows, horizon, targets), of what the warp gives
     shift: Tensor | None = None
+    again: Tensor | None = None  # (rows, 1, targets): for which the last component stands
 
     def affine(self, scale: Tensor, shift: Tensor) -> Mixture:
         """The law of scale·y + shift, both (rows, horizon, targets) or broadcast to it."""
@@ -132,8 +134,33 @@ class Mixture:
 
     def table(self) -> Tensor:
         """Quantiles at LEVELS as `Forecast.tabulate` finds them, (rows, horizon, targets, LEVELS)."""
+        if self.again is not None:
+            return self._pointed(self.again)
         flat = _Flat.of(self)
         return self._outside(flat.restore(flat.tabulate(NODED), self.means.shape[:3]))
+
+    @property
+    def within(self) -> Tensor:
+        """How near to `again` values stand for it, (rows, horizon, targets)."""
+        return REACH * self.deviations[..., 0, -1]
+
+    def _pointed(self, again: Tensor) -> Tensor:
+        """The table as `Pointed` finds it."""
+        weights = self.weights.mean(-2)  # (rows, horizon, targets, components)
+        share, left = weights[..., -1], weights[..., :-1].sum(-1).clamp(min=1e-12)
+        flat = _Flat.of(
+            Mixture(self.means[..., :-1], self.deviations[..., :-1], self.weights[..., :-1] / left[..., None, None])
+        )
+        place = (again.expand_as(share).reshape(-1, 1) - flat.centre) / flat.spread
+        below = left[..., None] * flat._look(place, fine=True)[0].reshape(*share.shape, 1)
+        part, levels = share[..., None], NODED.shares
+        under, over = levels < below, levels > below + part
+        inner = torch.where(over, 1 - (1 - levels) / left[..., None], torch.minimum(levels, below) / left[..., None])
+        inner = inner.clamp(1e-12, 1 - 1e-12).reshape(-1, len(levels))
+        found = flat.restore(flat.tabulate(NODED, inner), self.means.shape[:3])
+        begin, end = ((again + side * self.within)[..., None] for side in (-1, 1))
+        point = begin + (end - begin) * ((levels - below) / part.clamp(min=1e-300)).clamp(0, 1)
+        return torch.where(under, torch.minimum(found, begin), torch.where(over, torch.maximum(found, end), point))
 
 
 @dataclass(frozen=True)
@@ -238,12 +265,13 @@ class _Flat:
         under = z.erf().double() @ self.weights[..., None]
         return 0.5 + 0.5 * under[..., 0], ((-z * z).exp() @ heights.float())[..., 0].double()
 
-    def tabulate(self, levels: Levels) -> Tensor:
-        """The steps of `mixtures.table`, (points, levels).
+    def tabulate(self, levels: Levels, own: Tensor | None = None) -> Tensor:
+        """The steps of `mixtures.table`, (points, levels), at the levels or each point's own in their place.
 
         Distances and error functions are in single precision as there, sums are not: they would add a noise of their
         own to that of the library.
         """
+        shares = levels.shares if own is None else own
         means, deviations, weights = (part.float() for part in (self.means, self.deviations, self.weights))
         wide, total = deviations * math.sqrt(2), weights.double()[..., None]
         first, last = levels.scores[[0, -1]].float().unbind()
@@ -254,16 +282,16 @@ class _Flat:
             z = (grid[..., None] - means[:, None]) / wide[:, None]
             reached = running_max(0.5 + 0.5 * (z.erf().double() @ total)[..., 0])
             if turn == 0:
-                inner = _between(levels.shares, grid.double(), reached).float()
+                inner = _between(shares, grid.double(), reached).float()
                 grid = torch.cat([low, inner, high], 1)
         heights = weights / deviations / math.sqrt(2 * math.pi)
         density = ((-z * z).clamp(min=-85).exp() @ heights[..., None])[..., 0]
-        return _look_up(levels.shares, grid.double(), reached, density.double())
+        return _look_up(shares, grid.double(), reached, density.double())
 
 
 def _place(levels: Tensor, reached: Tensor) -> Tensor:
     """The first point of a table at which each level is reached, but the first of all."""
-    return (reached[:, None] < levels[:, None]).sum(-1).clamp(1, reached.shape[1] - 1)
+    return (reached[:, None] < levels[..., None]).sum(-1).clamp(1, reached.shape[1] - 1)
 
 
 def _between(levels: Tensor, grid: Tensor, reached: Tensor) -> Tensor:
