@@ -187,18 +187,31 @@ def test_a_forecaster_knows_how_often_values_stay(trained):
     assert exact.mean() > 0.02
 
 
-def test_a_saved_forecaster_and_its_graph_have_the_point_too(trained, tmp_path):
+def test_a_saved_forecaster_has_the_point_too(trained, tmp_path):
     forecaster, frame = trained
-    forecaster.calibrate(frame[:2400], "isotonic")
     forecaster.save(tmp_path / "model")
-    loaded = Forecaster.load(tmp_path / "model")
-    pd.testing.assert_frame_equal(loaded.predict(frame), forecaster.predict(frame))
-    assert export.to_onnx(forecaster, tmp_path / "model.onnx")["difference"] < 1e-4
+    pd.testing.assert_frame_equal(Forecaster.load(tmp_path / "model").predict(frame), forecaster.predict(frame))
+
+
+@pytest.mark.parametrize("calibration", [None, *CALIBRATORS])
+def test_graphs_say_what_the_library_says_of_it(trained, calibration):
+    forecaster, frame = trained
+    forecaster.calibrate(frame[:2400], calibration)
     table = forecaster.reader.read(frame)[0]
     [(fitted, windows)] = forecaster.reader.tests(table, 0.8, 5, refit=False)
     arrays = arrays_of(fitted, table, windows, fitted.preparation)
     with torch.no_grad():
-        quantiles = Graph(fitted, [0.1, 0.5, 0.9])(*map(torch.from_numpy, arrays.values()))[3]
-    assert quantiles.movedim(-1, 0).numpy() == pytest.approx(
-        fitted.law(windows).quantile([0.1, 0.5, 0.9]).numpy(), rel=1e-4
-    )
+        mean, aleatoric, _, quantiles = Graph(fitted, [0.1, 0.5, 0.9])(*map(torch.from_numpy, arrays.values()))
+    law = fitted.law(windows)
+    assert mean.numpy() == pytest.approx(law.mean.numpy(), rel=1e-4)
+    assert aleatoric.numpy() == pytest.approx(law.aleatoric.sqrt().numpy(), rel=1e-3, abs=1e-3)
+    assert quantiles.movedim(-1, 0).numpy() == pytest.approx(law.quantile([0.1, 0.5, 0.9]).numpy(), rel=1e-4)
+    places = law.pit(windows.actuals())  # which the quantiles agree with
+    inside = (windows.actuals() >= law.quantile(0.1)) & (windows.actuals() <= law.quantile(0.9))
+    assert inside.double().mean() >= ((places >= 0.1) & (places <= 0.9)).double().mean() - 0.01
+
+
+def test_an_exported_file_has_been_compared(trained, tmp_path):
+    forecaster, frame = trained
+    forecaster.calibrate(frame[:2400], "isotonic")
+    assert export.to_onnx(forecaster, tmp_path / "model.onnx")["difference"] < 1e-4

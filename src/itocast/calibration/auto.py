@@ -84,6 +84,9 @@ class Auto(Calibrator):
         rule = "the best CRPS of those whose CWCE may be chance, or else the smallest CWCE"
         return f"{self.way}: {rule} (CRPS / CWCE: {compared})"
 
+    def apply(self, forecast: Forecast, groups: Any = None) -> Forecast:
+        return forecast if self.chosen is None else self.chosen.apply(forecast, groups)
+
     def correct(self, forecast: Forecast, groups: Any) -> Forecast:
         return forecast if self.chosen is None else self.chosen.correct(forecast, groups)
 

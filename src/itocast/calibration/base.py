@@ -20,7 +20,8 @@ class Calibrator(ABC):
     `groups` are numbers from 0 that say which group a row belongs to; -1 is none of them. What a calibrator learns has
     a first axis of groups, of which the first is all rows together: it serves rows of no group, and steadies groups
     with few rows. Of laws that are kept inside a range the law before that is corrected, and kept inside it again.
-    `keeps_points` says that a value which has a probability of its own inside the range stays where it is.
+    `keeps_points` says that a value which has a probability of its own inside the range stays where it is; corrections
+    that do not say so leave no such value.
     """
 
     keeps_points = False
@@ -35,7 +36,8 @@ class Calibrator(ABC):
     def apply(self, forecast: Forecast, groups: Any = None) -> Forecast:
         """The corrected law."""
         if isinstance(forecast, Clipped):
-            return forecast.around(self.correct(forecast.solved, groups))
+            corrected = self.correct(forecast.solved, groups)
+            return forecast.around(corrected) if self.keeps_points else Clipped(corrected, forecast.low, forecast.high)
         return self.correct(forecast, groups)
 
     @abstractmethod

@@ -17,10 +17,14 @@ from itocast.tabulated import LEVELS
 Correction = Callable[[Mixture, Tensor], Mixture | Table]  # of a law, and where each row's correction is kept
 
 
+def chosen(calibrator: Calibrator | None) -> Calibrator | None:
+    """What corrects laws, if one had the choice."""
+    return calibrator.chosen if isinstance(calibrator, Auto) else calibrator
+
+
 def correction(calibrator: Calibrator | None) -> Correction | None:
     """What a calibrator does to a law; None if nothing."""
-    if isinstance(calibrator, Auto):
-        calibrator = calibrator.chosen
+    calibrator = chosen(calibrator)
     if calibrator is None:
         return None
     if type(calibrator) not in CORRECTIONS:
@@ -33,8 +37,7 @@ def correction(calibrator: Calibrator | None) -> Correction | None:
 
 def count(calibrator: Calibrator | None) -> int:
     """How many corrections are told apart: one for all rows, and one for each group."""
-    if isinstance(calibrator, Auto):
-        calibrator = calibrator.chosen
+    calibrator = chosen(calibrator)
     names = ("factors", "moves", "scores")
     return next((len(getattr(calibrator, name)) for name in names if hasattr(calibrator, name)), 1)
 

@@ -17,7 +17,7 @@ from itocast.data.scaling import QuantileNormal, Scaler
 from itocast.data.targets import every_target, together
 from itocast.data.windows import FAR, SPREAD, squash
 from itocast.export.contract import inputs_of
-from itocast.export.corrections import correction, count
+from itocast.export.corrections import chosen, correction, count
 from itocast.export.laws import Levels, Mixture
 from itocast.export.special import Line, waves
 from itocast.fitted import Fitted
@@ -64,6 +64,8 @@ class Graph(nn.Module):
         self.ends = SUPPORTS[fitted.support]
         self.correct = correction(fitted.calibrator)
         self.by, self.noise = fitted.by, Kept(fitted.recipe.seed)
+        calibrator = chosen(fitted.calibrator)
+        self.keeps_points = calibrator is None or calibrator.keeps_points
         self.scalers = {part: _scale(scaler) for part, scaler in p.scalers.items() if part != "targets"}
         targets = p.scalers["targets"]
         self.to_targets = _scale(targets)
@@ -95,7 +97,7 @@ class Graph(nn.Module):
         moments = corrected.moments(self.ends)
         low, high = self.ends
         quantiles = corrected.quantiles(self.levels)
-        if out.again is not None:
+        if out.again is not None and self.keeps_points:
             again = out.again[..., None]
             quantiles = torch.where((quantiles - again).abs() <= out.within[..., None], again, quantiles)
         if not (math.isinf(low) and math.isinf(high)):
