@@ -69,7 +69,7 @@ ELSE = (
     "ahead](../benchmarks/results/recipe-24.md), [several targets](../benchmarks/results/recipe-several.md), [rows "
     "that are held out at first](../benchmarks/results/recipe-newest.md). That these are learned from, for how long "
     "and in which way was settled on rows before the test part too, after the coverage of Pickups' test part was seen"
-    " to be below 88 %; so was the probability of the last value itself (it is for Metro alone here), after Metro's test"
+    " to be below 88 %; so was the probability of the last value itself (for Metro alone here), after Metro's test"
     " part had shown what calibration cost. The linear map of the lags is for several steps alone: one step ahead it "
     "gained nothing on those rows, nor on the test part, whose scores with it were seen before that was settled. That"
     " networks are wide from 100,000 rows on was settled on those rows too, after LightGBM's test score on Traffic "
