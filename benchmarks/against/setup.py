@@ -132,7 +132,6 @@ COMMAND = (
     "one day and machine (on Traffic, LightGBM's are of days before), two or three processes at a time; the times of "
     "other tools are of days on which it was up to 1.4 times as slow. Each has three seeds; on Traffic all but the "
     "default have one, and so have other tools 24 steps ahead. Traffic was not run with NGBoost and deep ensembles, "
-    "nor with TiDE in the paper's protocol; 24 steps ahead LightGBM's 19 quantiles, NGBoost, HNN and deep ensembles were "
-    "not. "
-    "LightGBM of all rows was run with y − last alone, on Traffic in the practical protocol alone."
+    "nor with TiDE in the paper's protocol; 24 steps ahead LightGBM's 19 quantiles, NGBoost, HNN and deep ensembles "
+    "were not. LightGBM of all rows was run with y − last alone, on Traffic in the practical protocol alone."
 )
