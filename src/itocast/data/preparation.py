@@ -69,7 +69,7 @@ class Preparation:
     regular: bool  # missing times became rows, or there were none
     irregular: bool  # rows were not one step apart
     incomplete: bool  # targets were missing
-    repeats: bool  # targets often were the last value again
+    repeats: bool = False  # targets often were the last value again
 
     @classmethod
     def fit(
@@ -88,7 +88,7 @@ class Preparation:
             identity=[str(i) for i in seen.ids] if data.identity and 2 <= len(seen.ids) <= CATEGORIES else [],
             cycles=table.clock.cycles(float(np.ptp(seen.times))) if data.calendar else (),
             regular=table.regular, irregular=data.elapsed and bool((np.rint(steps_between(seen)) != 1).any()),
-            incomplete=bool(np.isnan(seen.y).any()), repeats=False,
+            incomplete=bool(np.isnan(seen.y).any()),
         )  # fmt: skip
         self.repeats = kinds["targets"] == "standard" and stays(seen, self._scale(seen)[2])
         for part, kind in kinds.items():
