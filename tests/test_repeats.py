@@ -42,15 +42,22 @@ def staying(rows: int = 3000, share: float = 0.2, seed: int = 0) -> np.ndarray:
     return np.array(y)
 
 
+def pointed(rows: int) -> Clipped:
+    """Rows of a standard normal, and a share of probability at one value."""
+    parts = [0.0, VALUE], [1.0, POINT**2], [1 - SHARE, SHARE]
+    base = Forecast(*(torch.tensor(part).expand(1, rows, 1, 1, 2).double() for part in parts))
+    return Clipped(base, -math.inf, math.inf, Again.of(base, torch.full((rows, 1, 1), VALUE).double()))
+
+
+def drawn(rows: int, seed: int) -> np.ndarray:
+    """Outcomes that follow it."""
+    random = np.random.default_rng(seed)
+    return np.where(random.random(rows) < SHARE, VALUE, random.standard_normal(rows))
+
+
 @pytest.fixture(params=["mixture", "table"])
 def law(request) -> Clipped:
-    """Four rows of a standard normal, and a share of probability at one value."""
-    means = torch.tensor([0.0, VALUE]).expand(1, 4, 1, 1, 2).double()
-    variances = torch.tensor([1.0, POINT**2]).expand(1, 4, 1, 1, 2).double()
-    weights = torch.tensor([1 - SHARE, SHARE]).expand(1, 4, 1, 1, 2).double()
-    base = Forecast(means, variances, weights)
-    kept = Clipped(base, -math.inf, math.inf, Again.of(base, torch.full((4, 1, 1), VALUE, dtype=torch.float64)))
-    return tabulated(kept) if request.param == "table" else kept
+    return tabulated(pointed(4)) if request.param == "table" else pointed(4)
 
 
 def test_the_cdf_jumps_and_quantiles_stay_at_the_value(law):
@@ -74,23 +81,15 @@ def test_the_probability_of_the_value_is_its_score_and_others_have_a_density(law
 
 
 def test_places_of_outcomes_that_follow_the_law_are_uniform():
-    random = np.random.default_rng(0)
-    n = 4000
-    y = np.where(random.random(n) < SHARE, VALUE, random.standard_normal(n))
-    parts = (
-        torch.tensor(part).expand(1, n, 1, 1, 2).double()
-        for part in ([0.0, VALUE], [1.0, POINT**2], [1 - SHARE, SHARE])
-    )
-    base = Forecast(*parts)
-    law = Clipped(base, -math.inf, math.inf, Again.of(base, torch.full((n, 1, 1), VALUE).double()))
+    law, y = pointed(4000), drawn(4000, seed=0)
     assert kstest(law.pit(y).flatten(), "uniform").pvalue > 0.01
     assert metrics.cwce(law, y) < 0.5
-    assert metrics.cwce(base, y) > 2  # without a place within it, the value is always in the middle
+    assert metrics.cwce(law.base, y) > 2  # without a place within it, the value is always in the middle
     table, spread = law.unclip(torch.from_numpy(y)[:, None, None])
     scores = torch.special.ndtr(table.scores(spread)).flatten()
     assert scores.numpy() == pytest.approx(law.pit(y).flatten().numpy(), abs=0.01)
-    drawn = law.sample(50, seed=1)
-    assert (drawn == VALUE).double().mean().item() == pytest.approx(SHARE, abs=0.01)
+    samples = law.sample(50, seed=1)
+    assert (samples == VALUE).double().mean().item() == pytest.approx(SHARE, abs=0.01)
 
 
 def test_parts_of_a_law_keep_the_value(law):
@@ -103,15 +102,7 @@ def test_parts_of_a_law_keep_the_value(law):
 
 @pytest.mark.parametrize("name", ["isotonic", "auto"])
 def test_calibration_leaves_a_right_law_with_a_point_as_it_is(name):
-    random = np.random.default_rng(1)
-    n = 3000
-    y = torch.from_numpy(np.where(random.random(n) < SHARE, VALUE, random.standard_normal(n)))[:, None, None]
-    parts = (
-        torch.tensor(part).expand(1, n, 1, 1, 2).double()
-        for part in ([0.0, VALUE], [1.0, POINT**2], [1 - SHARE, SHARE])
-    )
-    base = Forecast(*parts)
-    law = Clipped(base, -math.inf, math.inf, Again.of(base, torch.full((n, 1, 1), VALUE).double()))
+    law, y = pointed(3000), torch.from_numpy(drawn(3000, seed=1))[:, None, None]
     corrector = CALIBRATORS[name]().fit(law, y)
     corrected = corrector.apply(law)
     assert corrected.crps(y).mean().item() == pytest.approx(law.crps(y).mean().item(), rel=5e-3)
