@@ -25,6 +25,7 @@ from itocast import HNN, SDEHNN, Data, Forecaster, Training, fitted, metrics
 from itocast.data import preparation
 from itocast.data.preparation import Preparation
 from itocast.data.table import Table
+from itocast.data.windows import Windows
 from itocast.models.base import Batches
 from itocast.models.sde_hnn import Block
 from itocast.nets import Encoder
@@ -51,7 +52,8 @@ def own_lags(self: Preparation, table: Table, part: str) -> np.ndarray:
     return self._standard(table, values) if part == "lags" else values
 
 
-VALUES = Preparation._values
+VALUES, SIZES = Preparation._values, Windows.sizes
+ALIKE = property(lambda windows: SIZES.__get__(windows)._replace(ahead=0))  # steps whose own times nothing reads
 LOUD = preparation.SCALINGS | {"quantile": preparation.SCALINGS["quantile"] | {"past": "standard"}}
 # arguments of Forecaster; `data` changes the protocol's, `patch` our code, `longer` is how many times as many epochs
 CHANGES: dict[str, dict[str, Any]] = {
@@ -81,6 +83,7 @@ CHANGES: dict[str, dict[str, Any]] = {
 AHEAD: dict[str, dict[str, Any]] = {
     DEFAULT: {},
     "no linear map of lags to means": {"model": partial(SDEHNN, direct=False)},
+    "no layer for the times of steps": {"patch": patch.multiple(Windows, sizes=ALIKE)},
 }
 SEVERAL: dict[str, dict[str, Any]] = {
     DEFAULT: {},

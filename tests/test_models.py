@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
 from conftest import BUILD, SMALL, tiny
 
 from itocast import Forecaster
+from itocast.data.preparation import Preparation
+from itocast.data.reading import read_table
+from itocast.data.table import Columns
+from itocast.data.windows import Windows
+from itocast.head import GaussianHead, StepLayer
 from itocast.models import MODELS, OBJECTIVES, SDEHNN, DeepEnsemble
 from itocast.models.sde_hnn import Block
-from itocast.nets import Encoder, GaussianHead, Inputs, Sizes, initialise
+from itocast.nets import Encoder, Inputs, Sizes, initialise
 from itocast.sde import Noise
 from itocast.training import predict
 
@@ -260,3 +266,55 @@ def test_many_rows_widen_a_network_unless_it_was_told(rows):
     assert SDEHNN(rows.sizes).config["encoder"]["hidden"] == 256
     assert SDEHNN.paper(many).config["encoder"]["dropout"] == 0
     assert rows.sizes.rows == len(rows)
+
+
+def irregular(horizon: int) -> Windows:
+    """Rows of two targets, hours apart, and some of them more than one."""
+    random = np.random.default_rng(0)
+    times = pd.Timestamp("2024-01-01") + pd.to_timedelta(np.cumsum(random.integers(1, 4, 400)), "h")
+    frame = pd.DataFrame({"ds": times, "y": random.standard_normal(400), "z": random.standard_normal(400)})
+    table = read_table(frame, Columns(id=None, time="ds", targets=("y", "z")), gaps="keep")
+    return Preparation.fit(table, horizon, 6).windows(table)
+
+
+def test_each_of_several_steps_at_irregular_times_reads_what_is_known_of_its_own():
+    windows = irregular(horizon=3)
+    sizes, ahead = windows.sizes, windows.steps()
+    head = GaussianHead(8, sizes, components=2, relative=True)
+    initialise(head, seed=0)
+    x, _ = windows.batch(slice(None))
+    n, layer = windows.numbers, head.steps
+    late = n.clock[ahead] - n.clock[windows.origins][:, None] - torch.arange(1, 4)
+    torch.testing.assert_close(x.known[:, layer.late], (late.sign() * late.abs().log1p()).float())
+    calendar = x.known[:, layer.rest].unflatten(1, (3, -1))
+    torch.testing.assert_close(calendar, n.calendar[n.moment[ahead]])
+    z = torch.randn(2, len(windows), 8, generator=torch.Generator().manual_seed(0))
+    law = head(z, z, x)
+    width = calendar.shape[-1]
+    for columns in (layer.late.start + 1, slice(layer.rest.start + width, layer.rest.start + 2 * width)):
+        known = x.known.clone()
+        known[:, columns] += 1.0
+        other = head(z, z, x._replace(known=known))
+        for part in ("means", "log_variances", "log_weights"):
+            changed = (getattr(law, part) != getattr(other, part)).any(-1).any(-1)  # (paths, rows, horizon)
+            assert changed[..., 1].all()
+            assert not changed[..., [0, 2]].any()
+
+
+def test_one_step_and_regular_times_have_no_layer_for_steps(rows):
+    for sizes in (irregular(horizon=1).sizes, rows.sizes):
+        assert sizes.ahead == 0
+        assert GaussianHead(8, sizes, components=2, relative=True).steps is None
+    assert GaussianHead(8, irregular(horizon=3).sizes, components=2, relative=False).steps is None  # as in the paper
+
+
+@pytest.mark.parametrize("kind", ["sde_hnn", "hnn", "mc_dropout", "deep_ensemble", "bnn", "sde_net"])
+def test_gradient_reaches_the_layer_for_steps(kind):
+    windows = irregular(horizon=3)
+    model = MODELS[kind](windows.sizes)
+    model.prepare(windows)
+    model.loss(*windows.batch(slice(None)), Noise(0, shared=False)).backward()
+    layers = [module for module in model.modules() if isinstance(module, StepLayer)]
+    parameters = [parameter for layer in layers for parameter in layer.parameters()]
+    assert parameters
+    assert all(parameter.grad is not None and parameter.grad.any() for parameter in parameters)

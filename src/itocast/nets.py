@@ -1,8 +1,7 @@
-"""The parts networks are made of: what they read, encoders, and the layer that gives a Forecast."""
+"""The parts networks are made of: what they read, layers and encoders."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Literal, NamedTuple, Self
@@ -11,16 +10,12 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from itocast.forecast import Forecast
 from itocast.fused import Waves
 from itocast.sde import Noise
 from itocast.settings import Settings
 from itocast.spectral import SpectralNorm
 
 SMALLEST_VARIANCE = 1e-6  # of a Gaussian, in the scale of the model: no law shrinks to a point
-POINT = 1e-10  # the variance of what stands for a point: an outcome that is the last value again
-WIDEST = 10.0  # the largest deviation of a Gaussian around a relative mean, in units: no strange input blows a law up
-SMALLEST_UNIT = 0.01  # in the scale of the model: a series that hardly ever changes may do so
 FEWEST = 3  # lags that are embedded: what comes hangs on the latest values, and others are learned by heart
 MANY = 100_000  # rows to learn from, from which on a network is wide
 
@@ -48,6 +43,8 @@ class Sizes(NamedTuple):
     horizon: int
     rows: int = 0  # to learn from
     repeats: bool = False  # outcomes often are the last value again
+    before: int = 0  # columns of what is known that stand before those of the steps
+    ahead: int = 0  # columns of each of several steps, if their times are irregular: how late it is, then all else
 
 
 class Encoder(Settings):
@@ -196,76 +193,6 @@ class Recurrent(nn.Module):
             states = torch.tanh(self.join(torch.cat([states, known], dim=-1)))
         states = states if self.keep_time else states[..., 0, :]
         return states.expand(paths, *states.shape) if paths and not self.dropout else states
-
-
-class GaussianHead(nn.Module):
-    """The mean layer h1 and the variance layer h2 of Eq. 7, for K weighted Gaussians a path.
-
-    Means and weights are linear in z, log-variances are linear in the second input. With one component there are no
-    weights and this is the paper's output.
-
-    With `relative`, means are what is added to the anchor, in units of what usually is: the root of the mean square of
-    y - anchor for each step and target, which `measure` finds. Log-variances then run along a logistic curve from the
-    smallest to that of ten units, and start at one unit: they learn sharp laws in fewer steps, and stay finite.
-    `direct` adds to relative means a linear map of the lags, by default where several steps are forecast. Where
-    outcomes often are the last value again, several components have one more beside them: a point at the anchor, of
-    which only the weight is learned.
-    """
-
-    unit: Tensor
-    measured: Tensor
-
-    def __init__(self, dim: int, sizes: Sizes, components: int, relative: bool, direct: bool | None = None) -> None:
-        super().__init__()
-        if components < 1:
-            raise ValueError(f"components={components}: expected at least 1")
-        self.shape = (sizes.horizon, sizes.targets, components)
-        self.relative, self.repeats = relative, relative and components > 1 and sizes.repeats
-        if relative:
-            self.register_buffer("unit", torch.ones(*self.shape[:2], 1))
-            self.register_buffer("measured", torch.tensor(False))
-        outputs = math.prod(self.shape)
-        direct = sizes.horizon > 1 if direct is None else direct
-        self.direct = Direct(sizes.window * sizes.targets, outputs) if relative and direct else None
-        self.mean = nn.Linear(dim, outputs)
-        weights = outputs + self.repeats * sizes.horizon * sizes.targets
-        self.weight = nn.Linear(dim, weights) if components > 1 else None
-        self.log_variance = nn.Linear(dim, outputs)
-
-    def forward(self, z: Tensor, g: Tensor, x: Inputs) -> Forecast:
-        """z and g are (paths, rows, dim)."""
-        means, log_variances = (
-            layer(state).unflatten(-1, self.shape) for layer, state in ((self.mean, z), (self.log_variance, g))
-        )
-        floor = math.log(SMALLEST_VARIANCE)
-        if self.relative:
-            means = torch.addcmul(self._start(x), means, self.unit)
-            above = 2 * self.unit.log() - floor  # by how much one unit's log-variance is above the smallest
-            start = (above / (2 * math.log(WIDEST))).log()
-            log_variances = (log_variances + start).sigmoid() * (above + 2 * math.log(WIDEST)) + floor
-        else:
-            log_variances = torch.logaddexp(log_variances, means.new_tensor(floor))
-        if self.weight is None:
-            return Forecast.from_logs(means, log_variances, torch.zeros_like(means))
-        if self.repeats:
-            point = x.anchor[..., None].expand(*means.shape[:-1], 1)
-            means = torch.cat([means, point], -1)
-            log_variances = torch.cat([log_variances, torch.full_like(point, math.log(POINT))], -1)
-        weights = self.weight(z).unflatten(-1, means.shape[2:]).log_softmax(-1)
-        return Forecast.from_logs(means, log_variances, weights)
-
-    @torch.no_grad()
-    def measure(self, x: Inputs, y: Tensor) -> None:
-        """Learn the unit from rows, once; 1 for a step without outcomes."""
-        if self.relative and not self.measured:
-            usual = (y - x.anchor).square().nanmean(0).sqrt().nan_to_num(1.0).clamp(min=SMALLEST_UNIT)
-            self.unit.copy_(usual[..., None])
-            self.measured.fill_(True)
-
-    def _start(self, x: Inputs) -> Tensor:
-        """What means are relative to, (rows, horizon, targets, components) or 1 for the last."""
-        anchor = x.anchor[..., None]
-        return anchor if self.direct is None else anchor + self.direct(x.lags.flatten(1)).unflatten(-1, self.shape)
 
 
 @torch.no_grad()

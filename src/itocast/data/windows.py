@@ -122,8 +122,11 @@ class Windows:
         ahead = n.future.shape[1] + n.calendar.shape[1] + sum(n.future_codes.counts) + (n.clock is not None)
         known = self.window * n.gaps.shape[1] + self.horizon * ahead + sum(n.past_codes.counts) + n.static.shape[1]
         known += own_columns(self.window, self.local) * n.lags.shape[1]
-        repeats = n.again is not None
-        return Sizes(self.window, n.lags.shape[1], n.past.shape[1], known, self.horizon, len(self), repeats)
+        own = 1 + n.future.shape[1] + n.calendar.shape[1] if n.clock is not None and self.horizon > 1 else 0
+        return Sizes(
+            self.window, n.lags.shape[1], n.past.shape[1], known, self.horizon, len(self), repeats=n.again is not None,
+            before=self.window * n.gaps.shape[1], ahead=own,
+        )  # fmt: skip
 
     def back(self, index: Tensor | slice) -> Tensor:
         """The rows of each window, oldest first, (windows, window)."""

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from itocast.forecast import Forecast
 from itocast.fused import MixtureLogDensity
-from itocast.nets import GaussianHead, Inputs, Sizes, tame
+from itocast.head import GaussianHead
+from itocast.nets import Inputs, Sizes, tame
 from itocast.sde import Noise
 
 WORST = 20.0  # nats, as six deviations from a Gaussian's mean

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from itocast.forecast import Forecast
+from itocast.head import GaussianHead
 from itocast.models.base import Model
-from itocast.nets import Encoder, GaussianHead, Inputs, Sizes, initialise
+from itocast.nets import Encoder, Inputs, Sizes, initialise
 from itocast.sde import Noise
 
 PAPER_ENCODER = Encoder(kind="lstm", dim=128, layers=2, dropout=0)  # of all baselines, Sec. 5.2

@@ -8,8 +8,9 @@ from pydantic import Field
 from torch import nn
 
 from itocast.forecast import Forecast
+from itocast.head import GaussianHead
 from itocast.models.base import OBJECTIVES, Model
-from itocast.nets import Encoder, GaussianHead, Inputs, Sizes, initialise
+from itocast.nets import Encoder, Inputs, Sizes, initialise
 from itocast.sde import Noise, SDEBlock
 from itocast.settings import Settings
 

@@ -10,9 +10,10 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits as cross_entropy
 
 from itocast.forecast import Forecast
+from itocast.head import GaussianHead
 from itocast.models.base import Model, mixture
 from itocast.models.hnn import PAPER_ENCODER
-from itocast.nets import Encoder, GaussianHead, Inputs, Sizes, initialise
+from itocast.nets import Encoder, Inputs, Sizes, initialise
 from itocast.sde import Noise, count_steps, trajectory
 
 
