@@ -38,7 +38,7 @@ class StepLayer(nn.Module):
         late = known[:, self.late, None]
         rest = known[:, self.rest].unflatten(1, (late.shape[1], -1))
         steps = self.known(torch.cat([late, rest], -1)) + self.step.weight.T  # (rows, horizon, units)
-        of_mean, of_variance = (torch.relu(self.state(state)[:, :, None] + steps) for state in (z, g))
+        of_mean, of_variance = ((self.state(state)[:, :, None] + steps).relu_() for state in (z, g))
         weights = None if self.weight is None else self.weight(of_mean)
         return self.mean(of_mean), self.log_variance(of_variance), weights
 
