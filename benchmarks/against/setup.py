@@ -129,12 +129,12 @@ parameters, or of leaves; memory is the most that the process held.
 """
 COMMAND = (
     "`python benchmarks/peers.py --data-dir DATA`, then the same with `--page`, which adds what was run to "
-    "[peers.csv](../benchmarks/results/peers.csv): seeds were run on several days and machines of one kind. All lines "
-    "of itocast and its forms, of HNN and deep ensembles, of LightGBM with 19 quantiles of y and of all rows are of "
+    "[peers.csv](../benchmarks/results/peers.csv): seeds were run on several days and machines of one kind. All lines"
+    " of itocast and its forms, of HNN and deep ensembles, of LightGBM with 19 quantiles of y and of all rows are of "
     "one day and machine (on Traffic, LightGBM's are of days before), two or three processes at a time; the times of "
     "other tools are of days on which it was up to 1.4 times as slow; 24 steps ahead LightGBM with 19 quantiles, "
     "NGBoost, HNN, deep ensembles and all of ours on Metro are of one day. Each has three seeds; on Traffic all but "
     "the default have one or two, and 24 steps ahead all but itocast, `fast` and, on Metro, HNN and deep ensembles "
-    "have one. Traffic was not run 24 steps ahead, nor with NGBoost and TiDE in the paper's protocol. LightGBM of all rows "
-    "was run one step ahead alone, with y − last, on Traffic in the practical protocol alone, there with y too."
+    "have one. Traffic was not run 24 steps ahead, nor with NGBoost and TiDE in the paper's protocol. LightGBM of all"
+    " rows was run one step ahead alone, with y − last, on Traffic in the practical protocol alone, there with y too."
 )
