@@ -135,6 +135,6 @@ COMMAND = (
     "other tools are of days on which it was up to 1.4 times as slow; 24 steps ahead LightGBM with 19 quantiles, "
     "NGBoost, HNN, deep ensembles and all of ours on Metro are of one day. Each has three seeds; on Traffic all but "
     "the default have one or two, and 24 steps ahead all but itocast, `fast` and, on Metro, HNN and deep ensembles "
-    "have one. Traffic was not run 24 steps ahead, nor with NGBoost and TiDE in the paper's protocol. LightGBM of all"
-    " rows was run one step ahead alone, with y − last, on Traffic in the practical protocol alone, there with y too."
+    "have one. Traffic was not run 24 steps ahead, nor with TiDE in the paper's protocol. LightGBM of all rows was "
+    "run one step ahead alone, with y − last, on Traffic in the practical protocol alone, there with y too."
 )
