@@ -149,6 +149,8 @@ class _Grower:
 class _Fixed(RegressorMixin, BaseEstimator):
     """A function as an estimator that is fitted already."""
 
+    is_fitted = True  # for MAPIE, which would warn
+
     def __init__(self, function: Callable[[np.ndarray], np.ndarray]) -> None:
         self.function = function
 
