@@ -186,6 +186,10 @@ def test_cells_are_added_to_the_table_once(tmp_path) -> None:
     assert "nll" not in again["practical", "metro", "nhits"].means
     assert np.isnan(again["practical", "metro", "nhits"].deviations["crps"])
     assert again["practical", "metro", "itocast"].packages == {"itocast": "1.0", "lightgbm": "4.0"}
+    text = page.text(page.group(again))
+    assert "; seeds: 3." in text
+    assert "| NHITS, 1 of 3 seeds |" in text
+    assert "| **itocast** |" in text
 
 
 def test_what_the_table_has_is_not_run_again() -> None:

@@ -163,16 +163,22 @@ def worth(groups: Groups) -> str:
 
 
 def table(peers: dict[str, Line]) -> str:
-    """One row a peer; the best of each score is bold."""
+    """One row a peer, which says if it has fewer seeds than others; the best of each score is bold."""
+    most = _seeds(peers)
     best = {name: min(line.means[name] for line in peers.values()) for name in LOWEST}
     rows = []
     for peer, line in peers.items():
-        row = [setup.TITLES.get(peer, peer)]
+        few = f", {len(line.seeds)} of {most} seeds" if len(line.seeds) < most else ""
+        row = [setup.TITLES.get(peer, peer) + few]
         for name in SCORES:
             text = _text(name, line)
             row.append(f"**{text}**" if line.means[name] == best.get(name) else text)
         rows.append(row)
     return markdown(["", *SCORES.values()], rows)
+
+
+def _seeds(peers: dict[str, Line]) -> int:
+    return max(len(line.seeds) for line in peers.values())
 
 
 def _text(name: str, line: Line) -> str:
@@ -198,10 +204,9 @@ def text(groups: Groups) -> str:
     lines += [*map(str, bars(groups)), ""]
     for (protocol, dataset), peers in groups.items():
         first = next(iter(peers.values())).about
-        seeds = sorted({len(line.seeds) for line in peers.values()})
         about = PROTOCOLS[protocol].about if protocol in PROTOCOLS else setup.UCI
         size = f"{first['rows']:,} rows of `{first['file']}`, {first['tested']:,} tested; targets: {first['targets']}"
-        trials = f"{'splits' if protocol == UCI else 'seeds'}: {' or '.join(map(str, seeds))}"
+        trials = f"{'splits' if protocol == UCI else 'seeds'}: {_seeds(peers)}"
         about = f"{about[0].upper()}{about[1:]}. {size}, in {first['unit']}; {trials}."
         lines += [f"## {dataset}, {protocol}", "", about, "", table(peers), ""]
     if _with(groups, DEFAULT, *ABLATIONS):
