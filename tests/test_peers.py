@@ -188,7 +188,7 @@ def test_cells_are_added_to_the_table_once(tmp_path) -> None:
     assert again["practical", "metro", "itocast"].packages == {"itocast": "1.0", "lightgbm": "4.0"}
     text = page.text(page.group(again))
     assert "; seeds: 3." in text
-    assert "| NHITS, 1 of 3 seeds |" in text
+    assert "| NHITS, 1 of 3 runs |" in text
     assert "| **itocast** |" in text
 
 

@@ -163,12 +163,12 @@ def worth(groups: Groups) -> str:
 
 
 def table(peers: dict[str, Line]) -> str:
-    """One row a peer, which says if it has fewer seeds than others; the best of each score is bold."""
-    most = _seeds(peers)
+    """One row a peer, which says if it has fewer runs than others; the best of each score is bold."""
+    most = _runs(peers)
     best = {name: min(line.means[name] for line in peers.values()) for name in LOWEST}
     rows = []
     for peer, line in peers.items():
-        few = f", {len(line.seeds)} of {most} seeds" if len(line.seeds) < most else ""
+        few = f", {len(line.seeds)} of {most} runs" if len(line.seeds) < most else ""
         row = [setup.TITLES.get(peer, peer) + few]
         for name in SCORES:
             text = _text(name, line)
@@ -177,7 +177,7 @@ def table(peers: dict[str, Line]) -> str:
     return markdown(["", *SCORES.values()], rows)
 
 
-def _seeds(peers: dict[str, Line]) -> int:
+def _runs(peers: dict[str, Line]) -> int:
     return max(len(line.seeds) for line in peers.values())
 
 
@@ -206,7 +206,7 @@ def text(groups: Groups) -> str:
         first = next(iter(peers.values())).about
         about = PROTOCOLS[protocol].about if protocol in PROTOCOLS else setup.UCI
         size = f"{first['rows']:,} rows of `{first['file']}`, {first['tested']:,} tested; targets: {first['targets']}"
-        trials = f"{'splits' if protocol == UCI else 'seeds'}: {_seeds(peers)}"
+        trials = f"{'splits' if protocol == UCI else 'seeds'}: {_runs(peers)}"
         about = f"{about[0].upper()}{about[1:]}. {size}, in {first['unit']}; {trials}."
         lines += [f"## {dataset}, {protocol}", "", about, "", table(peers), ""]
     if _with(groups, DEFAULT, *ABLATIONS):

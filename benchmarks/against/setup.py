@@ -132,7 +132,7 @@ COMMAND = (
     "[peers.csv](../benchmarks/results/peers.csv): seeds were run on several days and machines of one kind, two or "
     "three processes at a time. One step ahead, all lines of itocast and its forms, of HNN and deep ensembles, of "
     "LightGBM with 19 quantiles of y and of all rows are of one day, but for Traffic, where only itocast's own line "
-    "is. Times of all else may be of days on which the machine was up to 1.5 times as slow: their spread shows it. "
-    "Lines that are not there were not run: Traffic 24 steps ahead, TiDE on Traffic in the paper's protocol, and some "
-    "of the forms of LightGBM with y − last or all rows."
+    "is. Times of all else are of several days, on which the machine was not equally fast. Lines that are not there "
+    "were not run: Traffic 24 steps ahead, TiDE on Traffic in the paper's protocol, and some of the forms of LightGBM "
+    "with y − last or all rows."
 )
