@@ -13,7 +13,6 @@ import sys
 from pathlib import Path
 
 from against import page
-from against.ours import ABLATIONS
 from against.settings import DATASETS, PROTOCOLS
 from against.table import Lines, key_of, read
 from against.work import PEERS, TABULAR, UCI, UCI_SETS, lacking, measure
@@ -59,7 +58,7 @@ def parse(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--data-dir", type=Path, default=Path("data"), help="a folder with the files of datasets")
     parser.add_argument("--datasets", default=",".join((*DATASETS, *UCI_SETS)), help="names, or name=file")
     parser.add_argument("--protocols", default=",".join((*PROTOCOLS, UCI)))
-    parser.add_argument("--peers", default=",".join(PEERS), help=f"also: {', '.join(ABLATIONS)}")
+    parser.add_argument("--peers", default=",".join(PEERS))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--splits", type=int, default=5, help="of UCI sets, up to 20")
     parser.add_argument("--jobs", type=int, default=1, help="processes of one thread each")
@@ -73,7 +72,7 @@ def parse(words: list[str] | None = None) -> argparse.Namespace:
             choice(name, short(word), allowed)
     arguments.peers = tuple(word.strip() for word in arguments.peers.split(","))
     for word in arguments.peers:
-        choice("peers", word, (*PEERS, *ABLATIONS))
+        choice("peers", word, PEERS)
     arguments.out = arguments.out or RUNS.with_name("runs-quick" if arguments.quick else "runs")
     return arguments
 

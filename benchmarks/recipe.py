@@ -133,7 +133,8 @@ def measure(dataset: str, protocol: str, change: str, seed: int, data_dir: str |
         forecaster.fit(setting.known, **setting.schema)
         seconds = time.process_time() - began
         law, y = forecaster.backtest_distribution(setting.frame, start=setting.start, step=setting.protocol.every)
-    scores = {name: metrics.evaluate(law, y)[name] for name in ("crps", "nll", "cwce", "coverage_90")}
+    found = metrics.evaluate(law, y)
+    scores = {name: found[name] for name in ("crps", "nll", "cwce", "coverage_90")}
     return {"scores": scores | {"fit_seconds": seconds}, "shown": scores | {"fit": seconds}}
 
 

@@ -14,7 +14,7 @@ from against import page, table
 from against.features import flat
 from against.laws import KNOTS, LEVELS, SCORES, interpolate, pit, score
 from against.settings import PROTOCOLS, Setting
-from against.work import PEERS, lacking
+from against.work import PEERS, flattened, lacking
 from itocast import Data, Forecast, metrics
 from itocast.data.sources import Dataset
 from peers import lacked, parse, tasks
@@ -72,6 +72,10 @@ def test_pit_on_an_atom_is_uniform_below_its_probability() -> None:
     assert abs(u.mean() - 0.15) < 0.005
 
 
+def test_pit_beyond_a_flat_end_is_certain() -> None:
+    np.testing.assert_array_equal(pit(np.zeros((99, 2)), np.array([-1.0, 1.0])), [0.0, 1.0])
+
+
 def test_scores_are_those_of_metrics_for_a_gaussian() -> None:
     mean, deviation, q, y = gaussian()
     law = Forecast(torch.from_numpy(mean)[None], torch.from_numpy(deviation)[None] ** 2)
@@ -108,20 +112,26 @@ def test_features_end_at_the_origin_and_targets_come_after(series: int) -> None:
     parts = setting(1, series).parts
     [rows] = flat(parts, parts.test)
     assert len(rows) == 40 * series
-    np.testing.assert_array_equal(rows.last + 1, rows.y)
+    np.testing.assert_array_equal(rows.near + 1, rows.y)
     lags = [i for i, name in enumerate(rows.names) if name.startswith("lag")]
-    np.testing.assert_array_equal(rows.x[:, lags], rows.last[:, None] - np.arange(23, -1, -1))
-    np.testing.assert_array_equal(rows.x[:, rows.names.index("past 0")], -(rows.last % 1000))
+    np.testing.assert_array_equal(rows.x[:, lags], rows.near[:, None] - np.arange(23, -1, -1))
+    np.testing.assert_array_equal(rows.x[:, rows.names.index("past 0")], -(rows.near % 1000))
     hours = rows.x[:, rows.names.index("calendar 0")]
     np.testing.assert_array_equal(hours, rows.y % 1000 % 24)  # of the step that is forecast
     assert rows.categories == ((rows.names.index("series 0"),) if series > 1 else ())
+
+
+def test_rows_to_stop_on_are_in_order_of_time_over_all_series() -> None:
+    [held] = flattened(setting(1, 3).parts)[1]
+    np.testing.assert_array_equal(held.y % 1000, np.repeat(np.arange(120, 160), 3))
 
 
 def test_steps_of_a_forecast_are_stacked() -> None:
     parts = setting(24).parts
     [rows] = flat(parts, parts.test)
     step = rows.x[:, rows.names.index("step 0")]
-    np.testing.assert_array_equal(rows.y, rows.last + 1 + step)
+    np.testing.assert_array_equal(rows.y, rows.near + 24)  # the value a day before
+    np.testing.assert_array_equal(rows.y, rows.x[:, rows.names.index("lag 23")] + 1 + step)
     np.testing.assert_array_equal(step[:24], np.arange(24))
     [thinned] = flat(parts, parts.train, most=48)
     assert len(thinned) == 48
@@ -142,6 +152,7 @@ def test_panel_of_neuralforecast_has_the_same_rows() -> None:
     assert panel.count(parts.validation) == 40
     assert panel.until(parts.test).groupby("unique_id")["ds"].max().tolist() == [183, 183]
     assert (panel.frame["y"].to_numpy() * panel.scale[0] + panel.shift[0])[5] == pytest.approx(5, abs=1e-3)
+    assert panel.frame.loc[panel.frame["ds"] < 120, "hist0"].std(ddof=0) == pytest.approx(1, abs=1e-3)
 
 
 def cell(peer: str, crps: float, seed: int = 0) -> dict:
@@ -226,7 +237,7 @@ def test_tasks_are_all_settings_peers_and_seeds() -> None:
     words = "--datasets metro,solar,yacht --protocols practical,uci --peers itocast,lightgbm-19-relative --seeds 2"
     keys = [task.key for task in tasks(parse([*words.split(), "--splits", "1"]))]
     assert keys[0] == "practical-metro/itocast-0"
-    assert len(keys) == 2 * 2 * 2 + 1  # a relative target needs a last value, which rows of numbers have not
+    assert len(keys) == 2 * 2 * 2 + 1  # a relative target needs a value that is near, which rows of numbers have not
     assert keys[-1] == "uci-yacht/itocast-0"
 
 

@@ -59,6 +59,7 @@ def pit(quantiles: np.ndarray, y: np.ndarray, seed: int = 0) -> np.ndarray:
     at, to = (np.take_along_axis(quantiles, i[None], 0)[0] for i in (near, far))
     with np.errstate(divide="ignore", invalid="ignore"):
         z = SCORES[near] + (y - at) * (SCORES[far] - SCORES[near]) / (to - at)
+    z = np.where(final & (to == at), np.inf, z)  # beyond a flat end
     return np.where(below < upto, drawn, ndtr(z))
 
 

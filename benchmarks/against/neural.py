@@ -60,12 +60,13 @@ def answer(name: str, setting: Setting, seed: int) -> Answer:
 class Panel:
     """A table as neuralforecast reads it: each target of each series is a series of its own, time is counted in rows.
 
-    Targets are standardised with the training part's mean and deviation. Covariates, the age of a value that was
-    carried on and, where there are several, all targets are historic; calendar and the time between rows are known
-    ahead; which series and target it is are static.
+    Targets and covariates are standardised with the training part's mean and deviation. Covariates, the age of a value
+    that was carried on and, where there are several, all targets are historic; calendar and the time between rows are
+    known ahead; which series and target it is are static.
     """
 
     def __init__(self, parts: Parts) -> None:
+        from itocast.data.scaling import Faint
         from itocast.data.series import carried, steps_between
         from itocast.data.windows import squash
 
@@ -77,7 +78,7 @@ class Panel:
         late = steps_between(table)[:, None] - 1 if parts.preparation.irregular else np.zeros((len(table), 0))
         ages = numbers.gaps.numpy()[:, late.shape[1] :]
         many = own if self.targets > 1 else own[:, :0]
-        hist = np.concatenate([numbers.past.numpy(), ages, many], 1)
+        hist = np.concatenate([numbers.past.numpy() / Faint.deviation, ages, many], 1)
         known = torch.cat([numbers.future, numbers.calendar[numbers.moment]], 1).numpy()
         futr = np.concatenate([known, squash(_tensor(late)).numpy()], 1)
         names = {kind: [f"{kind}{i}" for i in range(part.shape[1])] for kind, part in (("hist", hist), ("futr", futr))}

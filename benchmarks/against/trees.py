@@ -36,7 +36,7 @@ class Peer(Protocol):
 
 
 class LightGBMQuantiles:
-    """One model for each of 19 levels; `relative` learns the difference to the last value.
+    """One model for each of 19 levels; `relative` learns the difference to the value that is near.
 
     With `again` they are grown anew on the rows of validation too, of as many trees as did best there.
     """
@@ -55,14 +55,14 @@ class LightGBMQuantiles:
 
     def predict(self, rows: Rows) -> Law:
         values = np.stack([model.predict(rows.x) for model in self.models])
-        return interpolate(values, KNOTS) + (rows.last if self.relative else 0.0), None
+        return interpolate(values, KNOTS) + (rows.near if self.relative else 0.0), None
 
 
 class LightGBMConformal:
     """A model of the mean with MAPIE's split conformal quantiles around it.
 
-    The mean is of the target or of its difference to the last value, scores are residuals or residuals over a model of
-    their size: what does best on validation. Its first half stops the trees and teaches the size, its second
+    The mean is of the target or of its difference to the value that is near, scores are residuals or residuals over a
+    model of their size: what does best on validation. Its first half stops the trees and teaches the size, its second
     conformalises; where it is small, all of it does both, and the size is left out.
     """
 
@@ -89,7 +89,7 @@ class LightGBMConformal:
 
 
 class NGBoostNormal:
-    """NGBoost with a Normal law, of the difference to the last value where there is one."""
+    """NGBoost with a Normal law, of the difference to the value that is near where there is one."""
 
     def fit(self, train: Rows, validation: Rows, seed: int) -> None:
         from ngboost import NGBRegressor
@@ -102,14 +102,14 @@ class NGBoostNormal:
             Base=DecisionTreeRegressor(random_state=seed, **ways), verbose=False, random_state=seed,
             minibatch_frac=min(1.0, NGBOOST_BATCH / len(train)), **boosting,
         )  # fmt: skip
-        pairs = [(self._numbers(rows), rows.y - rows.last) for rows in (train, validation)]
+        pairs = [(self._numbers(rows), rows.y - rows.near) for rows in (train, validation)]
         self.model.fit(*pairs[0], *pairs[1], early_stopping_rounds=PATIENCE)
         self.trees = int(self.model.best_val_loss_itr) + 1
         self.size = sum(int(tree.get_n_leaves()) for pair in self.model.base_models[: self.trees] for tree in pair)
 
     def predict(self, rows: Rows) -> Law:
         law = self.model.pred_dist(self._numbers(rows), max_iter=self.trees)
-        mean = law.loc + rows.last
+        mean = law.loc + rows.near
         return mean + law.scale * SCORES[:, None], mean
 
     def _numbers(self, rows: Rows) -> np.ndarray:
@@ -132,7 +132,7 @@ class _Grower:
         }
 
         def table(rows: Rows, reference: Any = None) -> Any:
-            label = rows.y - (rows.last if relative else 0.0)
+            label = rows.y - (rows.near if relative else 0.0)
             return lightgbm.Dataset(rows.x, label, reference=reference, **more)
 
         self.train = table(train)

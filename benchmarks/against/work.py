@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 import time
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from against.features import Rows, flat
 from against.laws import Answer, score
 from against.neural import MODELS
 from against.neural import answer as neural_answer
-from against.settings import Setting, load
+from against.settings import Parts, Setting, load
 from against.trees import MOST, TREE_PEERS
 from itocast.data.sources import source_of
 from itocast.paper.cells import Cell
@@ -28,8 +29,8 @@ NEEDS = {
     **dict.fromkeys(TREE_PEERS, ("lightgbm",)), "lightgbm-mapie": ("lightgbm", "mapie"), "ngboost": ("ngboost",),
     **dict.fromkeys(MODELS, ("neuralforecast",)),
 }  # fmt: skip
-PEERS = (*ours.OURS, *TREE_PEERS, *MODELS)
-TABULAR = (ours.DEFAULT, *(name for name in TREE_PEERS if not name.endswith(("relative", "all"))))  # also on UCI
+PEERS = (*ours.OURS, *ours.ABLATIONS, *TREE_PEERS, *MODELS)
+TABULAR = (ours.DEFAULT, *(name for name in TREE_PEERS if "relative" not in name))  # also on UCI
 
 
 def measure(dataset: str, protocol: str, peer: str, seed: int, quick: bool, data_dir: str | None = None) -> Cell:
@@ -61,13 +62,19 @@ def _forecast(setting: Setting, peer: str, seed: int) -> Answer:
         return ours.answer(peer, setting, seed)
     if peer in MODELS:
         return neural_answer(peer, setting, seed)
-    parts = setting.parts
-    tables = [flat(parts, parts.train, MOST), flat(parts, parts.validation, MOST // 3), flat(parts, parts.test)]
-    return fit_trees(peer, tables, setting.protocol.horizon, seed)
+    return fit_trees(peer, flattened(setting.parts), setting.protocol.horizon, seed)
+
+
+def flattened(parts: Parts) -> list[list[Rows]]:
+    """Rows to learn from, to stop on, oldest first because some peers halve them, and to be tested on, by target."""
+    held = parts.validation.by_time(parts.table.times)
+    return [flat(parts, parts.train, MOST), flat(parts, held, MOST // 3), flat(parts, parts.test)]
 
 
 def fit_trees(peer: str, tables: list[list[Rows]], horizon: int, seed: int) -> Answer:
     """One peer for each target; tables to learn from, to stop on and to be tested on, each by target."""
+    for package in NEEDS[peer]:
+        import_module(package)  # is no part of a fit
     quantiles, means = [], []
     seconds, size = np.zeros(2), 0
     for learned, held, asked in zip(*tables, strict=True):
