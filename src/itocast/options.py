@@ -11,6 +11,9 @@ from typing import Annotated, Any
 import typer
 
 Source = Annotated[str, typer.Argument(help="A CSV (also .gz) or Parquet file; - reads CSV from standard input.")]
+Model = Annotated[
+    str | None, typer.Option(help="sde_hnn (the default), hnn, mc_dropout, deep_ensemble, bnn, deep_gp or sde_net.")
+]
 Calibration = Annotated[
     str | None, typer.Option(help="auto, variance, isotonic, conformal, conformal_quantiles, adaptive or none.")
 ]
@@ -35,7 +38,7 @@ def settings(
     repeated: Annotated[str | None, typer.Option(help="Repeated times: error, first, last, mean or keep.")] = None,
     gaps: Annotated[str | None, typer.Option(help="Missing times: auto, fill or keep.")] = None,
     holidays: Annotated[str | None, typer.Option(help="Country whose holidays are marked, such as US.")] = None,
-    model: Annotated[str | None, typer.Option(help="sde_hnn or hnn.")] = None,
+    model: Model = None,
     calibration: Calibration = None,
     calibration_by: CalibrationBy = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="At most so many; by default from the data.")] = None,
