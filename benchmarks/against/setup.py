@@ -129,8 +129,10 @@ parameters, or of leaves; memory is the most that the process held.
 - **NHITS, TiDE.** neuralforecast, 99 quantiles learned at once (MQLoss), sorted; at most {STEPS:,} steps, validated
   every {CHECK}, stopped after {CHECKS} validations without gain, with the best weights taken; batches of
   {SETTINGS["windows_batch_size"]} windows, learning rate {SETTINGS["learning_rate"]:g}; {_models()}. Targets
-  standardised; where series differ in length, validation is counted in rows of the longest; covariates are historic,
-  calendar and time between rows known ahead, the series static.
+  and covariates standardised; where series differ in length, validation is counted in rows of the longest; covariates
+  are historic, calendar and time between rows known ahead, the series static. Tried on validation, one seed, and left
+  out: scaling every window by its own mean and deviation (loss 20 and 16 % higher on Pickups, paper; on Solar and
+  Electricity, practical, 1 % lower to 2 % higher), and three times the steps (NHITS on Traffic, paper: 0.3 % lower).
 - **UCI.** Peers stop and conformalise on {100 * HELD:.0f} % of the training rows; `SDERegressor` has all of them and
   leaves rows out itself.
 """
