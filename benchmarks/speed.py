@@ -313,7 +313,8 @@ def main() -> None:
     text = (
         f"# Near the limit\n\n`python benchmarks/speed.py{' --compile' * given.compile}`, torch {torch.__version__}, "
         f"{Training().batch_size} rows a batch unless a line says otherwise. Products: the matrix products "
-        "alone. Whole: a step of training with its batch and the optimiser, or the law of a batch with its reading. One thread but for the last lines.\n\n"
+        "alone. Whole: a step of training with its batch and the optimiser, or the law of a batch with "
+        "its reading. One thread but for the last lines.\n\n"
         f"## A step of training\n\n{tables[0]}\n\nThe same step as plain modules, autograd and `torch.optim.AdamW`: "
         f"{plain:.1f} ms beside {ours:.1f} ms in the same run, {plain / ours:.2f} times as long.{by_compiler}\n\n"
         f"## A batch of forecasts\n\n{tables[1]}\n\n## Where the time goes\n\n"
