@@ -146,6 +146,6 @@ COMMAND = (
     "is. Times of all else are of several days, on which the machine was not equally fast. NHITS and TiDE 24 steps "
     "ahead on Metro and Pickups, seed 0 of three, were run with covariates at a deviation of 1, seeds 1 and 2 with a "
     "fifth of that. Lines that are not there were not run: Traffic 24 steps ahead, TiDE on Traffic in the paper's "
-    "protocol, effort best, g = 0 and no block 24 steps ahead, and some of the forms of LightGBM with y − last or all "
-    "rows: on Pickups 24 steps ahead no other tool learned from the second part."
+    "protocol, effort best on Traffic and 24 steps ahead, there also g = 0 and no block, some forms of LightGBM with "
+    "y − last or all rows: on Pickups 24 steps ahead no other tool learned from the second part."
 )
