@@ -1,9 +1,8 @@
 """What abstaining buys on Metro and Pickups: the error of the forecasts kept, and what is said of strange inputs.
 
 The practical protocol: fit on the first 60 % of the rows; early stopping, calibration and the rule on the next 20 %,
-which is learned from afterwards;
-what is shown is of the last 20 %, with true lags. One run, one thread. Pickups is looked for in `--data-dir`, then in
-the cache.
+which is learned from afterwards; what is shown is of the last 20 %, with true lags. One run, one thread. Pickups is
+looked for in `--data-dir`, then in the cache.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ def run(setting: Setting, form: str, seed: int) -> Scores:
 
 def told(before: torch.Tensor, after: torch.Tensor, series: np.ndarray) -> float:
     """The chance that a number of a disturbed row is larger than that of a row of the same series as it was."""
-    one, other = (part.flatten(1).mean(1).double().numpy() for part in (before, after))
+    one, other = (part.flatten().double().numpy() for part in (before, after))
     return mean(_larger(other[series == which], one[series == which]) for which in np.unique(series))
 
 

@@ -52,7 +52,8 @@ def flat(parts: Parts, windows: Windows, most: int | None = None) -> list[Rows]:
     """
     horizon = windows.horizon
     windows = windows.thin(most // horizon) if most else windows
-    fixed, ahead = _at_origin(parts, windows), _of_step(parts, windows)
+    fixed = _at_origin(parts, windows)
+    ahead = _of_step(parts, windows, fixed["lag"].reshape(len(windows), windows.window, -1))
     x = np.concatenate(
         [np.repeat(np.concatenate(list(fixed.values()), 1), horizon, 0), *(part for part in ahead.values())], 1
     )
@@ -66,33 +67,27 @@ def flat(parts: Parts, windows: Windows, most: int | None = None) -> list[Rows]:
 def _at_origin(parts: Parts, windows: Windows) -> dict[str, np.ndarray]:
     """What is the same for all steps, (windows, columns)."""
     table, preparation, numbers = parts.table, parts.preparation, windows.numbers
-    origin = windows.origins.numpy()
+    origin, back = windows.origins.numpy(), windows.back(slice(None)).numpy()
     past = [name for name in table.columns.past if name not in preparation.categories]
     found = {
-        "lag": _lags(parts, windows).reshape(len(origin), -1),
+        "lag": carried(table, table.y)[0][back].reshape(len(origin), -1),
         "past": carried(table, table.numbers(past))[0][origin],
         "code": numbers.past_codes.values[windows.origins].numpy(),
-        "gap": numbers.gaps[windows.back(slice(None))].flatten(1).numpy(),
+        "gap": numbers.gaps[back].flatten(1).numpy(),
         "series": table.series[origin][:, None][:, : bool(preparation.identity)],
     }
     return {name: part.astype(np.float32) for name, part in found.items()}
 
 
-def _lags(parts: Parts, windows: Windows) -> np.ndarray:
-    """All targets over the window, (windows, rows, targets)."""
-    values: np.ndarray = carried(parts.table, parts.table.y)[0][windows.back(slice(None)).numpy()]
-    return values
-
-
-def _of_step(parts: Parts, windows: Windows) -> dict[str, np.ndarray]:
-    """What belongs to a step, (windows · horizon, columns)."""
+def _of_step(parts: Parts, windows: Windows, lags: np.ndarray) -> dict[str, np.ndarray]:
+    """What belongs to a step, (windows · horizon, columns); lags are (windows, rows, targets)."""
     table, steps, horizon = parts.table, windows.steps(), windows.horizon
     ahead = steps.flatten().numpy()
     late = torch.cat([torch.zeros(len(windows), 0), *windows._until(windows.origins, steps)], 1)
     found = {"late": late.reshape(len(ahead), -1).numpy()}
     if horizon > 1:
         found["step"] = np.tile(np.arange(horizon), len(windows))[:, None]
-        found["before"] = _lags(parts, windows)[:, np.arange(horizon) % windows.window].reshape(len(ahead), -1)
+        found["before"] = lags[:, np.arange(horizon) % windows.window].reshape(len(ahead), -1)
     if parts.preparation.cycles:
         times = table.clock.index(table.times[ahead])
         hour = times.hour + times.minute / 60

@@ -63,6 +63,13 @@ def pit(quantiles: np.ndarray, y: np.ndarray, seed: int = 0) -> np.ndarray:
     return np.where(below < upto, drawn, ndtr(z))
 
 
+def pinball(quantiles: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The pinball loss of laws (99, n) at each outcome, (n,), a mean over the levels."""
+    error, p = y - quantiles, LEVELS[:, None]
+    loss: np.ndarray = np.maximum(p * error, (p - 1) * error).mean(0)
+    return loss
+
+
 def score(quantiles: np.ndarray, mean: np.ndarray | None, y: np.ndarray) -> dict[str, float]:
     """All scores of laws (99, rows, horizon, targets) against outcomes (rows, horizon, targets), nan if unknown.
 
@@ -72,8 +79,7 @@ def score(quantiles: np.ndarray, mean: np.ndarray | None, y: np.ndarray) -> dict
     seen = ~np.isnan(y)
     q, truth = quantiles[:, seen], y[seen]  # (99, n), (n,)
     centre = q.mean(0) if mean is None else mean[seen]
-    error, p = truth - q, LEVELS[:, None]
-    crps = 2 * np.maximum(p * error, (p - 1) * error).mean(0)
+    crps = 2 * pinball(q, truth)
     unknown = np.full_like(truth, np.nan)
     columns = (truth, centre, unknown, crps, pit(q, truth), unknown, unknown)
     scored = Scored(

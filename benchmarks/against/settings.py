@@ -40,10 +40,7 @@ PROTOCOLS = {
         "24 lags, past covariates, time between rows, calendar, series identity; one step ahead", 24, 1, 1
     ),
     "practical-24": Protocol(
-        "as practical, 24 steps ahead at once, of repeated times the first; tested from every 24th row of each series",
-        24,
-        24,
-        24,
+        "as practical, 24 steps ahead, of repeated times the first; tested from every 24th row of a series", 24, 24, 24
     ),
 }
 

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 
 from against.features import Rows
-from against.laws import KNOTS, LEVELS, SCORES, interpolate
+from against.laws import KNOTS, LEVELS, SCORES, interpolate, pinball
 
 MOST = 600_000  # rows to learn from: stacked over 24 steps there can be millions
 TREES, PATIENCE = 5000, 50
@@ -80,7 +80,7 @@ class LightGBMConformal:
             spread, leaves = _spread(mean, first, seed)
             scores.append(_normalised(spread))
         tried = [_conformal(mean, score, second) for score in scores]
-        losses = [_pinball(_quantiles(*one, second.x)[0], second.y) for one in tried]
+        losses = [pinball(_quantiles(*one, second.x)[0], second.y).mean() for one in tried]
         self.best = tried[int(np.argmin(losses))]
         self.size += leaves if np.argmin(losses) else 0
 
@@ -210,11 +210,6 @@ def _quantiles(conformal: Any, levels: np.ndarray, x: np.ndarray) -> Law:
     mean, bounds = conformal.predict_interval(x)  # (rows,), (rows, 2, levels)
     values = np.concatenate([bounds[:, 0].T, bounds[:, 1, ::-1].T])
     return interpolate(values, np.concatenate([levels, 1 - levels[::-1]])), mean
-
-
-def _pinball(quantiles: np.ndarray, y: np.ndarray) -> float:
-    error, p = y - quantiles, LEVELS[:, None]
-    return float(np.maximum(p * error, (p - 1) * error).mean())
 
 
 TREE_PEERS: dict[str, Callable[[], Peer]] = {
