@@ -96,8 +96,8 @@ first](../benchmarks/results/recipe-newest.md).
 
 ## Test scores that were seen
 
-No choice of our own was made on a test part. But these trials, on rows before it, were begun because of what a test part had
-shown:
+No choice of our own was made on a test part. But these trials, on rows before it, were begun because of what a test
+part had shown:
 
 - That held-out rows are learned from, for how long and in which way: Pickups' 90 % intervals covered less than 88 %.
 - The probability of the last value itself (for Metro alone here): calibration cost accuracy on Metro.
@@ -126,8 +126,8 @@ From their quantiles at 0.01 … 0.99, by one rule for all.
 - No target but those of UCI can be negative: all laws are cut off at 0.
 - Scores are means over seeds, ± their standard deviation; the lowest of all lines is bold.
 - Fit and predict are processor seconds, the latter for 1,000 rows (24 steps ahead: 1,000 origins) with all 99
-  quantiles; laws with a probability of one value, such as 0, take longer. Size is the number of parameters, or of leaves; memory is the most that
-  the process held.
+  quantiles; laws with a probability of one value, such as 0, take longer. Size is the number of parameters, or of
+  leaves; memory is the most that the process held.
 
 ## How peers were set up
 
