@@ -107,8 +107,8 @@ def _with(groups: Groups, *names: str) -> Groups:
 def _lowest(name: str, mine: str = DEFAULT, others: tuple[str, ...] = OTHERS) -> Check:
     def check(peers: dict[str, Line]) -> str:
         best = min((peer for peer in peers if peer in others), key=lambda peer: peers[peer].means[name])
-        own, other = peers[mine].means[name], peers[best].means[name]
-        return "" if own <= other else f"{digits(own)}, {best} {digits(other)}"
+        own, other = peers[mine], peers[best]
+        return "" if own.means[name] <= other.means[name] else f"{_text(name, own)}, {best} {_text(name, other)}"
 
     return check
 
