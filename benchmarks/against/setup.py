@@ -92,9 +92,9 @@ What the noise gives besides is an epistemic part of the variance. It was measur
 What each ingredient of the recipe is worth, on rows before the test part (`make bench-recipe`):
 [recipe.md](../benchmarks/results/recipe.md), [several targets](../benchmarks/results/recipe-several.md), [24 steps
 ahead](../benchmarks/results/recipe-24.md), [rows that are held out at
-first](../benchmarks/results/recipe-newest.md). On Traffic's 210,000 rows five Gaussians, wide layers,
-scaling by quantiles and one target at a time count, and means relative to the last value a little; all else, the block
-and its noise too, is within 1 %.
+first](../benchmarks/results/recipe-newest.md). On Traffic, with over 100,000 rows to learn from,
+five Gaussians, wide layers, scaling by quantiles and one target at a time count, and means relative to the last value a
+little; all else, the block and its noise too, is within 1 %.
 
 ## Test scores that were seen
 
