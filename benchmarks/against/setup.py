@@ -159,8 +159,9 @@ From their quantiles at 0.01 … 0.99, by one rule for all.
   are historic, calendar and time between rows known ahead, the series static. Tried on validation, one seed, and left
   out: scaling every window by its own mean and deviation (loss 20 and 16 % higher on Pickups, paper; on Solar and
   Electricity, practical, 1 % lower to 2 % higher), and three times the steps (NHITS on Traffic, paper: 0.3 % lower).
-  Covariates at a fifth of that, as itocast reads them, were tried 24 steps ahead: CRPS of two seeds on the test part,
-  NHITS 182.9 on Metro and 69.2 on Pickups, TiDE 189.8 and 77.4.
+  An earlier form of this benchmark, which is not kept, had covariates at a fifth of that, as itocast reads them: 24
+  steps ahead, CRPS of two seeds on the test part, NHITS 182.9 on Metro and 69.2 on Pickups, TiDE 189.8 and 77.4. What
+  was tried has no command that repeats it.
 - **UCI.** Peers stop and conformalise on {100 * HELD:.0f} % of the training rows; `SDERegressor` has all of them and
   leaves rows out itself.
 """
