@@ -13,6 +13,7 @@ from scipy.stats import norm
 from against import page, table
 from against.features import flat
 from against.laws import KNOTS, LEVELS, SCORES, interpolate, pit, score
+from against.ours import REGRESSORS, regress
 from against.settings import PROTOCOLS, Setting
 from against.work import PEERS, flattened, lacking
 from itocast import Data, Forecast, metrics
@@ -240,6 +241,20 @@ def test_tasks_are_all_settings_peers_and_seeds() -> None:
     assert keys[0] == "practical-metro/itocast-0"
     assert len(keys) == 2 * 2 * 2 + 1  # a relative target needs a value that is near, which rows of numbers have not
     assert keys[-1] == "uci-yacht/itocast-0"
+
+
+def test_our_models_for_rows_of_numbers_find_a_known_law() -> None:
+    """A line with noise of deviation 0.5; an ensemble is of five plain networks."""
+    generator = np.random.default_rng(0)
+    x = generator.uniform(-1, 1, (400, 2))
+    y = 3 * x[:, 0] + generator.normal(0, 0.5, 400)
+    found = {name: regress(name, x[:300], y[:300], x[300:], seed=0) for name in REGRESSORS}
+    for name, answer in found.items():
+        assert answer.mean is not None
+        assert np.sqrt(np.square(answer.mean[:, 0, 0] - 3 * x[300:, 0]).mean()) < 0.25, name
+        width = (answer.quantiles[89] - answer.quantiles[9]).mean()
+        assert width == pytest.approx(0.5 * (norm.ppf(0.9) - norm.ppf(0.1)), rel=0.15), name
+    assert found["deep-ensemble"].size == 5 * found["hnn"].size
 
 
 def test_unknown_names_are_refused() -> None:

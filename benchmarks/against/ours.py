@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -15,8 +16,9 @@ from itocast import Forecaster, SDERegressor, Training
 from itocast.data.targets import rows_of
 from itocast.forecast import LEVELS, Forecast
 from itocast.models import HNN, SDEHNN
+from itocast.models.committee import Committee
 from itocast.models.sde_hnn import Block
-from itocast.nets import Sizes
+from itocast.nets import Encoder, Sizes
 
 
 def still(sizes: Sizes, seed: int = 0) -> SDEHNN:
@@ -73,10 +75,35 @@ def answer(name: str, setting: Setting, seed: int) -> Answer:
     return Answer(quantiles, mean, fitted - began, seconds, forecaster.fitted.parameters, nll)
 
 
-def regress(x: np.ndarray, y: np.ndarray, test: np.ndarray, seed: int) -> Answer:
-    """SDERegressor with its defaults."""
+UNITS, TIMES = 256, 3  # of HNNs for rows of numbers: hidden units, and the epochs in those of SDERegressor
+
+
+class Plain(SDERegressor):
+    """HNNs for rows of numbers: networks of one Gaussian each and no block, wider and longer trained."""
+
+    def __init__(self, members: int = 1, random_state: int = 0) -> None:
+        super().__init__(members=members, hidden=UNITS, components=1, random_state=random_state)
+
+    def _training(self, rows: int) -> Training:
+        usual = super()._training(rows)
+        longer = {name: TIMES * getattr(usual, name) for name in ("epochs", "patience")}
+        return usual.model_copy(update=longer)
+
+    def _build(self, encoder: Encoder) -> Committee:
+        return Committee(super()._build(encoder).sizes, encoder, block=None, seed=self.seed_)
+
+
+REGRESSORS: dict[str, Callable[..., SDERegressor]] = {
+    DEFAULT: SDERegressor,
+    "hnn": Plain,
+    "deep-ensemble": partial(Plain, members=5),
+}
+
+
+def regress(name: str, x: np.ndarray, y: np.ndarray, test: np.ndarray, seed: int) -> Answer:
+    """One of our models for rows of numbers, with its defaults."""
     began = time.process_time()
-    model = SDERegressor(random_state=seed).fit(x, y)
+    model = REGRESSORS[name](random_state=seed).fit(x, y)
     fitted = time.process_time()
     quantiles, mean = tabulate(model.predict_distribution(test))
     size = sum(parameter.numel() for parameter in model.model_.parameters())

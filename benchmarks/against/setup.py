@@ -7,7 +7,7 @@ from typing import Any
 from against.laws import KNOTS
 from against.neural import CHECK, MODELS, SETTINGS, STEPS
 from against.neural import PATIENCE as CHECKS
-from against.ours import ABLATIONS, LONGER, OURS
+from against.ours import ABLATIONS, LONGER, OURS, TIMES, UNITS
 from against.trees import (
     ENOUGH,
     FEW,
@@ -162,8 +162,10 @@ From their quantiles at 0.01 … 0.99, by one rule for all.
   An earlier form of this benchmark, which is not kept, had covariates at a fifth of that, as itocast reads them: 24
   steps ahead, CRPS of two seeds on the test part, NHITS 182.9 on Metro and 69.2 on Pickups, TiDE 189.8 and 77.4. What
   was tried has no command that repeats it.
-- **UCI.** Peers stop and conformalise on {100 * HELD:.0f} % of the training rows; `SDERegressor` has all of them and
-  leaves rows out itself.
+- **UCI.** Peers stop and conformalise on {100 * HELD:.0f} % of the training rows; `SDERegressor` has all of them, and
+  each of its networks leaves out a part. HNN and deep ensembles are `SDERegressor` without the block there, of one and
+  five networks with one Gaussian, {UNITS} hidden units and {TIMES} times its epochs: on rows left out of training that
+  did better than its own settings.
 """
 COMMAND = """
 `make bench-peers DATA=folder`, or `python benchmarks/peers.py --data-dir DATA` and then the same with `--page`, which

@@ -30,7 +30,7 @@ NEEDS = {
     **dict.fromkeys(MODELS, ("neuralforecast",)),
 }  # fmt: skip
 PEERS = (*ours.OURS, *ours.ABLATIONS, *TREE_PEERS, *MODELS)
-TABULAR = (ours.DEFAULT, *(name for name in TREE_PEERS if "relative" not in name))  # also on UCI
+TABULAR = (*ours.REGRESSORS, *(name for name in TREE_PEERS if "relative" not in name))  # also on UCI
 
 
 def measure(dataset: str, protocol: str, peer: str, seed: int, quick: bool, data_dir: str | None = None) -> Cell:
@@ -96,8 +96,8 @@ def _uci(dataset: str, peer: str, split: int, data_dir: str | None) -> tuple[int
 
     x, y, x_test, y_test = read(Path(data_dir or ".") / UCI / dataset, split)
     about = {"file": f"{UCI}/{dataset}", "digest": "", "unit": "its own unit"}
-    if peer == ours.DEFAULT:
-        answer = ours.regress(x, y, x_test, split)
+    if peer in ours.REGRESSORS:
+        answer = ours.regress(peer, x, y, x_test, split)
     else:
         order, held = np.random.default_rng(split).permutation(len(x)), round(HELD * len(x))
         names = tuple(map(str, range(x.shape[1])))
