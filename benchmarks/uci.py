@@ -143,8 +143,8 @@ NOTES = """
 Published: Deep Ensembles, Lakshminarayanan et al. 2017, Table 1. The targets of wine-quality-red are whole numbers,
 near which laws gather, so that a density could be as high as one likes: there the NLL is of the probability of all that
 is rounded to the outcome, which no narrow law can raise above 1. The defaults were chosen by fits on seven eighths of
-the training rows of the first three to five splits, scored on the other eighth; the test rows of the same split were
-not used.
+the training rows of the first three to five splits, width and weight decay on four fifths of them, scored on the rest;
+the test rows of the same split were not used.
 """
 
 
