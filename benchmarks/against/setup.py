@@ -186,7 +186,8 @@ but machines were not equally fast: one step ahead, all lines of itocast and its
 deep ensembles, of LightGBM with 19 quantiles of y, and of LightGBM on all rows are of one day, except on Traffic, where
 only itocast's own line is.
 
-Not run: Traffic 24 steps ahead; effort best on Traffic and 24 steps ahead; the forms without noise and without the
-block 24 steps ahead; some forms of LightGBM with y − last or on all rows, so that 24 steps ahead on Pickups no other
-tool learned from the second part.
+Not run: 24 steps ahead on Traffic TiDE, deep ensembles and further seeds of NHITS and LightGBM, which take 30 to 45
+minutes a fit; effort best on Traffic and 24 steps ahead; the forms without noise and without the block 24 steps ahead;
+some forms of LightGBM with y − last or on all rows, so that 24 steps ahead on Pickups and Traffic no other tool learned
+from the second part.
 """
