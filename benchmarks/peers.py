@@ -23,6 +23,11 @@ from itocast.paper.cells import Task
 from itocast.paper.protocol import short
 
 RUNS = Path(__file__).parent / "runs"
+ENVIRONMENT = {  # of the processes: one thread, and memory that was freed is used again, not given back and asked for
+    "OMP_NUM_THREADS": "1",
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_TRIM_THRESHOLD_": str(2**40),
+}
 
 
 def tasks(arguments: argparse.Namespace) -> list[Task]:
@@ -86,7 +91,7 @@ def main() -> None:
     if missing:
         lines = [f"{peer} needs {', '.join(names)}" for peer, names in missing.items()]
         sys.exit("; ".join(lines) + ": pip install -c constraints.txt 'itocast[bench]', or name other --peers")
-    os.environ["OMP_NUM_THREADS"] = "1"
+    os.environ |= ENVIRONMENT
     known = {} if arguments.quick else read(page.ROOT)
     cells.run(lacked(tasks(arguments), known), arguments.out, arguments.jobs, fresh=True)
     print(f"The cells are in {arguments.out}/; the same command with --page writes the page.")

@@ -13,6 +13,7 @@ from scipy.stats import norm
 from against import page, table
 from against.features import flat
 from against.laws import KNOTS, LEVELS, SCORES, interpolate, pit, score
+from against.neural import Drawn
 from against.ours import REGRESSORS, regress
 from against.settings import PROTOCOLS, Setting
 from against.work import PEERS, flattened, lacking
@@ -106,6 +107,15 @@ def test_outcomes_that_are_missing_do_not_count() -> None:
 def test_without_a_mean_the_quantiles_give_it() -> None:
     mean, _, q, y = gaussian(100)
     assert score(q, None, y)["rmse"] == pytest.approx(score(q, mean, y)["rmse"])
+
+
+def test_windows_drawn_are_those_of_a_full_copy() -> None:
+    """As neuralforecast lays all windows out, series after series."""
+    rows = torch.arange(3 * 4 * 20.0).reshape(3, 4, 20)  # (series, columns, rows)
+    windows = rows.unfold(-1, 6, 1)
+    copied = windows.permute(0, 2, 3, 1).flatten(0, 1).unsqueeze(-1)
+    chosen = torch.tensor([0, 14, 15, 44, 7, 7])
+    torch.testing.assert_close(Drawn(windows)[chosen], copied[chosen], rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("series", [1, 3])

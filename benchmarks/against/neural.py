@@ -38,7 +38,7 @@ def answer(name: str, setting: Setting, seed: int) -> Answer:
     warnings.filterwarnings("ignore", module=r"pytorch_lightning|lightning|neuralforecast|utilsforecast")
     parts = setting.parts
     panel = Panel(parts)
-    model = {"nhits": NHITS, "tide": TiDE}[name](
+    model = _lean({"nhits": NHITS, "tide": TiDE}[name])(
         h=setting.protocol.horizon, input_size=setting.protocol.window, loss=MQLoss(quantiles=LEVELS.tolist()),
         batch_size=len(panel.statics), random_seed=seed, callbacks=[_best()], **panel.exogenous, **MODELS[name],
         **SETTINGS,
@@ -141,6 +141,39 @@ class Panel:
 
 def _tensor(values: np.ndarray) -> torch.Tensor:
     return torch.from_numpy(values)
+
+
+def _lean(model: Any) -> Any:
+    """The same model, which gathers only the windows that a step of training draws.
+
+    neuralforecast copies all windows of all series at every step, most of the time of a fit where series are many and
+    long. The windows drawn, and so all numbers, are the same.
+    """
+
+    class Lean(model):
+        def _create_windows(self, batch: dict[str, Any], step: str) -> tuple[Any, ...]:
+            if step != "train":
+                return tuple(super()._create_windows(batch, step))
+            until = -self.val_size - self.test_size or None
+            rows, columns = self.padder_train(batch["temporal"][:, :, :until]), batch["temporal_cols"]
+            mask = columns.get_loc("available_mask")
+            available = {**batch, "temporal": batch["temporal"][:, [mask]], "temporal_cols": columns[[mask]]}
+            _, *rest, _ = super()._create_windows(available, step)
+            return Drawn(rows.unfold(-1, self.input_size + self.h, self.step_size)), *rest, columns
+
+    return Lean
+
+
+class Drawn:
+    """All windows, copied where they are asked for."""
+
+    def __init__(self, windows: torch.Tensor) -> None:
+        self.windows, self.device = windows, windows.device  # (series, columns, windows, length)
+
+    def __getitem__(self, chosen: torch.Tensor) -> torch.Tensor:
+        each = self.windows.shape[2]
+        found = self.windows[chosen // each, :, chosen % each]
+        return found.transpose(1, 2).unsqueeze(-1).contiguous()  # (chosen, length, columns, 1)
 
 
 def _best() -> Any:
