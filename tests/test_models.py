@@ -55,9 +55,9 @@ def test_the_latest_lags_are_embedded_and_all_are_read(horizon, recent, expected
         lags[1 + i].view(-1)[i] = 1.0
     encoder.embed.register_forward_hook(lambda module, given, out: seen.append(out))
     state = encoder(Inputs(lags, lags[..., :0], lags[:, 0, :0], lags[:, :1, :]), Noise(0, shared=True))
-    changed = (seen[0][1:] != seen[0][0]).any(1)
-    assert changed.tolist() == [False] * (20 - 2 * expected) + [True] * 2 * expected
-    assert (state[1:] != state[0]).any(1).all()
+    embedded, read = (((out[1:] - out[0]).abs() > 1e-5).any(1) for out in (seen[0], state))  # less is rounding
+    assert embedded.tolist() == [False] * (20 - 2 * expected) + [True] * 2 * expected
+    assert read.all()
 
 
 def _paths(model, asked: int) -> int:
