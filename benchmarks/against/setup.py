@@ -190,10 +190,11 @@ but machines were not equally fast: one step ahead, all lines of itocast and its
 deep ensembles, of LightGBM with 19 quantiles of y, and of LightGBM on all rows are of one day, except on Traffic, where
 only itocast's own line is. Made last were, on Traffic 24 steps ahead, NHITS, TiDE, deep ensembles and two of three
 seeds of LightGBM; the third seed of NGBoost on Traffic, paper; and LightGBM on all rows 24 steps ahead, on Pickups and
-from the second seed on on Metro. Of these alone NHITS and TiDE gather only the windows they draw, and processes keep
-memory that was freed (LightGBM's on Traffic do not), which takes less time and more memory. Before that a fit of NHITS
-on Traffic 24 steps ahead took 2,636 s and had, with its first seed and on another machine, a CRPS of 0.00980; with the
-same seed it is 0.00994 now. On one machine both ways gave the same quantiles to the last digit after 120 steps.
+the second and third seed on Metro. Only in these do NHITS and TiDE gather no more than the windows they draw, and
+processes keep memory that was freed (LightGBM's on Traffic do not), which takes less time and more memory. Before that
+a fit of NHITS on Traffic 24 steps ahead took 2,636 s and had, with its first seed and on another machine, a CRPS of
+0.00980; with the same seed it is 0.00994 now. On one machine both ways gave the same quantiles to the last digit after
+120 steps.
 
 On Pickups 24 steps ahead LightGBM does worse when it is grown anew on all rows. On rows before the test part it did
 better so (by 10 %, of y − last by 6 % of the mean pinball loss at 0.1, 0.5 and 0.9), and worse without the day of the
