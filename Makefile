@@ -53,7 +53,7 @@ paper: .venv/installed-dgp
 	$(BIN)/itocast paper page --reading docs/results/reading.md
 
 clean:
-	rm -rf .venv build demo model paper paper-quick src/itocast.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv build demo demo-quick model *-model paper paper-quick src/itocast.egg-info .pytest_cache .mypy_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/bin/python:

@@ -31,6 +31,6 @@ for shop, total in paths.groupby(["shop", "path"])["y"].sum().groupby("shop"):
 scores = forecaster.evaluate(known, start=0.8)  # from every day of the last fifth, with true lags
 print(f"\ninside the 80 % interval of the newest days: {100 * scores['coverage_80'][0]:.1f} %")
 
-forecaster.save("model")
-again = Forecaster.load("model").predict(level=90, future=ahead)
+forecaster.save("shop-model")
+again = Forecaster.load("shop-model").predict(level=90, future=ahead)
 print("the loaded forecaster gives the same forecasts:", again.equals(forecast))

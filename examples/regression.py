@@ -20,6 +20,6 @@ for i, point in enumerate(points[:, 0]):
         f"deviation by noise {aleatoric:.2f}, by what is not known {epistemic:.2f}"
     )
 
-model.save("model")
-again = SDERegressor.load("model")
+model.save("curve-model")
+again = SDERegressor.load("curve-model")
 print("the loaded model gives the same means:", bool((again.predict(points) == model.predict(points)).all()))

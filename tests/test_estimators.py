@@ -17,6 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from itocast import folders
 from itocast.categorical import Categorical
 from itocast.estimators import SDEClassifier, SDERegressor, log_factors
 from itocast.forecast import Forecast
@@ -175,6 +176,8 @@ def test_names_several_targets_and_numbered_classes_survive_storage(tmp_path):
 
 def test_storage_says_what_is_wrong(fitted, tmp_path):
     fitted.save(tmp_path)
+    with pytest.raises(StorageError, match="holds SDERegressor: expected a Forecaster; load it with SDERegressor"):
+        folders.load(tmp_path)
     with pytest.raises(StorageError, match="holds SDERegressor: expected SDEClassifier; load it with its own class"):
         SDEClassifier.load(tmp_path)
     with pytest.raises(NotFittedError):

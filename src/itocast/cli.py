@@ -45,9 +45,10 @@ def main(version: Annotated[bool, typer.Option("--version", help="Show the versi
 
 @app.command()
 def demo(
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for forecasts, plots and models.")] = Path(
-        "demo"
-    ),
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Folder for forecasts, plots and models: demo, or demo-quick if quick."),
+    ] = None,
     seed: Annotated[int, typer.Option(help="The same seed on as many threads gives the same numbers.")] = 0,
     threads: Threads = 1,
     quick: Annotated[bool, typer.Option(help="A few epochs on the newest rows: a look, not a result.")] = False,
@@ -56,7 +57,8 @@ def demo(
     from itocast import demo
 
     use(threads)
-    demo.run(output, seed, {"epochs": 8} if quick else {}, rows=8000 if quick else None)
+    folder = output or Path("demo-quick" if quick else "demo")
+    demo.run(folder, seed, {"epochs": 8} if quick else {}, rows=8000 if quick else None)
 
 
 @app.command()

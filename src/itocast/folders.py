@@ -59,6 +59,9 @@ def save(fitted: Fitted, folder: str | Path) -> None:
 def load(folder: str | Path) -> Fitted:
     """Read from a folder that `save` wrote."""
     manifest, tensors = storage.load(folder)
+    if "estimator" in manifest:
+        kind = manifest["estimator"]
+        raise storage.StorageError(f"{folder} holds {kind}: expected a Forecaster; load it with {kind}.load")
     try:
         return _restore(manifest, tensors)
     except (KeyError, TypeError, ValueError, RuntimeError) as error:

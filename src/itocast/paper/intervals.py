@@ -43,7 +43,7 @@ def figure(dataset: str, groups: Groups) -> Figure:
                 ax.fill_between(steps, low, high, color=BLUE, alpha=alpha, lw=0, label=f"{level} % interval")
             ax.plot(steps, part["y"], ".", color=ORANGE, ms=3.5, label="observed")
             error, width = (digits(trial["scores"][name]) for name in ("cwce", "epiw"))
-            ax.set_title(f"{METHODS[method]}, {FORMS[form]}: CWCE {error}, EPIW {width}", fontsize=9)
+            ax.set_title(f"{METHODS[method]}, {FORMS[form]}\nCWCE {error}, EPIW {width}", fontsize=9)
     for ax in axes[-1]:
         ax.set_xlabel("row of the test part")
     for row in axes:
