@@ -358,7 +358,7 @@ def test_intervals_count_what_is_inside(tmp_path):
     assert (tmp_path / "intervals-metro.png").read_bytes().startswith(PNG)
     groups = {key: trials for key, trials in table.group(tmp_path).items() if key[2] in intervals.PAIR}
     axes = intervals.figure("metro", groups).axes
-    assert [ax.get_title().partition(":")[0] for ax in axes] == [
+    assert [ax.get_title().splitlines()[0] for ax in axes] == [
         "HNN, the paper's architecture and training", "SDE-HNN, the paper's architecture and training"
     ]  # fmt: skip
     assert [len(ax.lines[0].get_xdata()) for ax in axes] == [intervals.SHOWN] * 2
