@@ -135,7 +135,7 @@ def cost(forecaster: Forecaster, frame: pd.DataFrame, cut: pd.Timestamp) -> tupl
             began = time.process_time()
             forecaster.backtest(frame, start=cut, step=step, abstain=abstain)
             times.append(time.process_time() - began)
-    size = sum(tensor.nbytes for tensor in forecaster.fitted.doubt.tensors().values())
+    size = sum(tensor.nbytes for tensor in forecaster.fitted.doubts.tensors().values())
     return median(seconds[None]), median(seconds[0.05]), size / 1000
 
 

@@ -55,7 +55,7 @@ class Metro:
         seconds = time.process_time() - began
         scores = metrics.evaluate(*forecaster.backtest_distribution(self.frame, start=self.cut - 1))
         scores |= {"epochs": len(fitted.history.epochs), "seconds": seconds, "parameters": fitted.parameters}
-        print(fitted.model.__class__.__name__, f"{seed=}", {k: round(v, 3) for k, v in scores.items()}, file=sys.stderr)
+        print(fitted.network.model.__class__.__name__, f"{seed=}", {k: round(v, 3) for k, v in scores.items()}, file=sys.stderr)
         return scores
 
 

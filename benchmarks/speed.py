@@ -248,7 +248,7 @@ def mirrored(seeds: int) -> list[list[str]]:
     torch.set_num_threads(1)
     setting = load("metro", "practical")
     forecaster = Forecaster(1, window=24, data=setting.data, effort="fast").fit(setting.known, **setting.schema)
-    model: Any = forecaster.fitted.model
+    model: Any = forecaster.fitted.network.model
     x, y = setting.parts.validation.batch(slice(0, 512))
     model.encoder.dropout = 0.0  # what is left is the noise of the block
     own = predict_batch(model, x, 256).variance.sqrt()

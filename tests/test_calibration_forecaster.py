@@ -14,19 +14,20 @@ from itocast import Forecaster
 from itocast.calibration import CALIBRATORS, Adaptive
 
 BOUNDS = ["mean", "lo-80", "hi-80", "lo-95", "hi-95"]
+OLD = 400  # rows to learn from
 
 
 @pytest.fixture(scope="module")
 def frame() -> pd.DataFrame:
-    """A wave whose noise becomes larger after 200 rows."""
-    frame = wave_frame(300)[["time", "load"]].rename(columns={"time": "ds", "load": "y"})
-    frame.loc[200:, "y"] += 5 * np.random.default_rng(1).standard_normal(100)
+    """A wave whose noise becomes larger after 400 rows."""
+    frame = wave_frame(OLD + 100)[["time", "load"]].rename(columns={"time": "ds", "load": "y"})
+    frame.loc[OLD:, "y"] += 5 * np.random.default_rng(1).standard_normal(100)
     return frame
 
 
 @pytest.fixture
 def adaptive(frame) -> Forecaster:
-    return tiny(calibration="adaptive").fit(frame[:200])
+    return tiny(calibration="adaptive").fit(frame[:OLD])
 
 
 # ---- Forecaster
@@ -34,7 +35,7 @@ def adaptive(frame) -> Forecaster:
 
 @pytest.mark.parametrize("name", CALIBRATORS)
 def test_every_calibration_is_saved_and_loaded(frame, tmp_path, name):
-    forecaster = tiny(calibration=name).fit(frame[:200])
+    forecaster = tiny(calibration=name).fit(frame[:OLD])
     forecaster.save(tmp_path)
     ahead, again = forecaster.predict(), Forecaster.load(tmp_path).predict()
     pd.testing.assert_frame_equal(ahead[BOUNDS], again[BOUNDS])
@@ -42,21 +43,21 @@ def test_every_calibration_is_saved_and_loaded(frame, tmp_path, name):
 
 
 def test_an_exchanged_calibration_is_that_of_a_fit_with_it(frame):
-    later = tiny(calibration=None).fit(frame[:200])
+    later = tiny(calibration=None).fit(frame[:OLD])
     plain = later.predict()[BOUNDS]
-    later.calibrate(frame[:200], "conformal")
+    later.calibrate(frame[:OLD], "conformal")
     pd.testing.assert_frame_equal(
-        later.predict()[BOUNDS], tiny(calibration="conformal").fit(frame[:200]).predict()[BOUNDS]
+        later.predict()[BOUNDS], tiny(calibration="conformal").fit(frame[:OLD]).predict()[BOUNDS]
     )
     assert later.recipe.calibration == later.fitted.calibration == "conformal"
-    later.calibrate(frame[:200], None)
+    later.calibrate(frame[:OLD], None)
     pd.testing.assert_frame_equal(later.predict()[BOUNDS], plain)
-    later.calibrate(frame[:200])
-    assert "CRPS / CWCE" in later.fitted.calibration
+    later.calibrate(frame[:OLD])
+    assert "95 % intervals held" in later.fitted.calibration
 
 
 def test_what_cannot_be_calibrated_is_refused(frame):
-    forecaster = tiny().fit(frame[:200])
+    forecaster = tiny().fit(frame[:OLD])
     with pytest.raises(ValueError, match="calibration='luck': expected"):
         forecaster.calibrate(frame, "luck")
     with pytest.raises(ValueError, match="calibration_by='series': expected"):
@@ -77,36 +78,38 @@ def test_the_newer_half_counts(monkeypatch):
 
 
 def test_observing_goes_on_after_loading(adaptive, frame, tmp_path):
-    adaptive.observe(frame[200:230])
+    adaptive.observe(frame[OLD : OLD + 30])
     adaptive.save(tmp_path)
     again = Forecaster.load(tmp_path)
-    assert adaptive.observe(frame[230:260]) == again.observe(frame[230:260]) == 30
+    newer = frame[OLD + 30 : OLD + 60]
+    assert adaptive.observe(newer) == again.observe(newer) == 30
     pd.testing.assert_frame_equal(adaptive.predict()[BOUNDS], again.predict()[BOUNDS])
-    assert adaptive.predict()["ds"].iloc[0] == frame["ds"][260]
+    assert adaptive.predict()["ds"].iloc[0] == frame["ds"][OLD + 60]
 
 
 def test_row_by_row_is_all_at_once(adaptive, frame, tmp_path):
     """Each forecast of three steps is learned from once, when its last step has come."""
     adaptive.save(tmp_path)
     slowly = Forecaster.load(tmp_path)
-    assert [slowly.observe(frame[row : row + 1]) for row in range(200, 220)] == [1] * 20
-    assert adaptive.observe(frame[200:220]) == 20
+    assert [slowly.observe(frame[row : row + 1]) for row in range(OLD, OLD + 20)] == [1] * 20
+    assert adaptive.observe(frame[OLD : OLD + 20]) == 20
     np.testing.assert_allclose(slowly.predict()[BOUNDS], adaptive.predict()[BOUNDS], rtol=1e-4)
 
 
 def test_rows_that_were_seen_teach_nothing_again(adaptive, frame):
-    adaptive.observe(frame[200:220])
+    adaptive.observe(frame[OLD : OLD + 20])
     before = copy.deepcopy(adaptive.fitted.calibrator.to_dict())
-    assert adaptive.observe(frame[210:220]) == 0
+    assert adaptive.observe(frame[OLD + 10 : OLD + 20]) == 0
     torch.testing.assert_close(adaptive.fitted.calibrator.to_dict(), before, rtol=0, atol=0, equal_nan=True)
 
 
 def test_intervals_grow_with_the_noise(adaptive, frame):
     before = adaptive.predict(frame)
     outcomes = adaptive.fitted.outcomes
-    adaptive.observe(frame[200:])
+    adaptive.observe(frame[OLD:])
     after = adaptive.predict(frame)
-    assert adaptive.fitted.outcomes == outcomes + 100  # forecasts whose third step is a new row
+    new = 100 / 3  # forecasts whose third step is a new row; three that follow one another are as one
+    assert adaptive.fitted.outcomes == pytest.approx(outcomes + new, abs=1)
     assert (after["hi-80"] - after["lo-80"]).sum() > 1.2 * (before["hi-80"] - before["lo-80"]).sum()
     np.testing.assert_allclose(after["mean"], before["mean"])
 
@@ -141,16 +144,16 @@ def test_groups_are_kept_and_new_series_take_the_correction_of_all(tmp_path, by)
 
 
 def test_each_series_has_its_own_correction_where_that_helps(tmp_path):
-    """In the later half, which training does not see, one series is level and another climbs."""
-    frame = panel_frame(400)
-    late = frame.groupby("unique_id").cumcount() >= 200
+    """In the later half one series is level and another climbs."""
+    frame = panel_frame(600)
+    late = frame.groupby("unique_id").cumcount() >= 300
     away = frame["unique_id"].map({"a": -3.0, "b": 0.0, "c": 3.0}) * frame["y"].std()
     frame["y"] += np.where(late, away, 0.0)
     own, pooled = tiny(), tiny(calibration_by=None)
     for forecaster in (own, pooled):
         forecaster.fit(frame, static=["place"])
     assert (own.fitted.by, own.fitted.groups) == ("series", ["a", "b", "c"])
-    assert " by group: the best CRPS of those" in own.fitted.calibration
+    assert " by group: 95 % intervals held" in own.fitted.calibration
     assert (pooled.fitted.by, pooled.fitted.groups) == (None, [])
     own.save(tmp_path)
     pd.testing.assert_frame_equal(Forecaster.load(tmp_path).predict()[BOUNDS], own.predict()[BOUNDS])
@@ -162,10 +165,10 @@ def test_each_series_has_its_own_correction_where_that_helps(tmp_path):
 def test_one_correction_serves_series_that_are_alike():
     generator = np.random.default_rng(0)
     names = ["a", "b", "c"]
-    hours = pd.date_range("2024-01-01", periods=300, freq="h")
-    frame = pd.concat([pd.DataFrame({"unique_id": n, "ds": hours, "y": generator.normal(size=300)}) for n in names])
+    hours = pd.date_range("2024-01-01", periods=600, freq="h")
+    frame = pd.concat([pd.DataFrame({"unique_id": n, "ds": hours, "y": generator.normal(size=600)}) for n in names])
     fitted = tiny().fit(frame).fitted
-    assert "variance by group" in fitted.calibration
+    assert "variance by group" in fitted.calibrator.scores
     assert (fitted.by, fitted.groups) == (None, [])
 
 
@@ -182,19 +185,30 @@ def test_calibration_by_must_name_a_group():
 
 
 def test_few_outcomes_are_warned_of_in_fit_and_wide_levels_in_predict(frame, recwarn):
-    with pytest.warns(UserWarning, match=r"^14 outcomes .* 95 % need at least 19:") as said:
-        forecaster = tiny().fit(frame[:80])
+    """16 rows are held out: 14 forecasts of three steps, of which five share no outcome."""
+    with pytest.warns(UserWarning, match=r"^5 independent outcomes .* 95 % need at least 19:") as said:
+        forecaster = tiny(calibration="conformal").fit(frame[:80])
     assert len(said) == 1
     recwarn.clear()
     forecaster.predict()
     forecaster.backtest(frame[:80])
     assert not recwarn.list
-    with pytest.warns(UserWarning, match=r"^14 outcomes .* 99 % need at least 99:") as said:
+    with pytest.warns(UserWarning, match=r"^5 independent outcomes .* 99 % need at least 99:") as said:
         ahead = forecaster.predict(level=[80, 99])
     assert len(said) == 1
     assert np.isfinite(ahead[["lo-99", "hi-99"]].to_numpy()).all()
     tiny(calibration=None).fit(frame[:80]).predict(level=99)
     assert not recwarn.list
+
+
+def test_auto_does_with_few_outcomes_and_warns_of_wide_levels_alone(frame, recwarn):
+    forecaster = tiny().fit(frame[:80])
+    forecaster.predict()
+    assert forecaster.fitted.outcomes == 5
+    assert forecaster.fitted.calibrator.kind == "variance"
+    assert not recwarn.list
+    with pytest.warns(UserWarning, match=r"^5 independent outcomes .* 99 % need at least 99:"):
+        forecaster.predict(level=[80, 99])
 
 
 # ---- command line
@@ -203,8 +217,8 @@ def test_few_outcomes_are_warned_of_in_fit_and_wide_levels_in_predict(frame, rec
 @pytest.fixture
 def files(frame, tmp_path, run):
     """In the folder where commands run."""
-    frame[:200].to_csv(tmp_path / "table.csv", index=False)
-    frame[200:].to_csv(tmp_path / "new.csv", index=False)
+    frame[:OLD].to_csv(tmp_path / "table.csv", index=False)
+    frame[OLD:].to_csv(tmp_path / "new.csv", index=False)
     (tmp_path / "settings.toml").write_text(SETTINGS)
     return run
 

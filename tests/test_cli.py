@@ -240,7 +240,7 @@ def test_options_replace_what_a_file_says(run, folder):
     assert fit.code == 0, fit.error
     fitted = Forecaster.load("m").fitted
     assert (fitted.recipe.horizon, fitted.preparation.window, fitted.recipe.seed) == (3, 4, 5)
-    assert fitted.model.config["encoder"]["hidden"] == 16
+    assert fitted.network.model.config["encoder"]["hidden"] == 16
     assert len(fitted.history.epochs) == 1
 
 

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import onnxruntime
@@ -61,8 +62,12 @@ def fitted(model="sde_hnn", frame=None, names=NAMES, horizon=2, settings=SMALL, 
 
 
 def compared(forecaster: Forecaster, frame: pd.DataFrame, levels=ASKED) -> float:
-    """The largest difference of the network that is exported from the library, on a table's newest forecasts."""
+    """The largest difference of the network that is exported from the library, on a table's newest forecasts.
+
+    A graph is the model and its correction as they are now, whatever rows they learned from.
+    """
     inner = forecaster.fitted
+    inner = replace(inner, net=replace(inner.network, stages=[]), folds=[], edges=[])
     table = forecaster.reader.read(frame)[0]
     preparation = inner.preparation.meeting(table)
     windows = preparation.windows(table).last(40)
@@ -189,6 +194,24 @@ def test_a_series_that_training_did_not_see_has_the_scale_that_is_passed(forecas
     assert compared(forecaster, frame) < 1e-4
     ahead = frame.groupby("unique_id").tail(2).assign(ds=lambda f: f["ds"] + pd.Timedelta("2h"))
     assert -1 in export.inputs(forecaster, frame, ahead)["series"]
+
+
+@pytest.mark.parametrize("level", [0.0, 20.0, -1000.0])
+@pytest.mark.parametrize("apart", [True, False])
+def test_levels_inside_and_outside_the_range_of_training_are_in_the_graph(level, apart):
+    """A series moves by so many of its deviations: where its level was never seen, none of it is shown."""
+    frame = panel(missing=False)
+    frame["z"] = frame["y"] * 2 + frame["heat"]
+    forecaster = fitted(frame=frame, names={"target": ["y", "z"], "past": ["heat"]}, data={"apart": apart})
+    by = level * frame.groupby("unique_id")["y"].transform("std")
+    moved = frame.assign(y=frame["y"] + by)
+    table = forecaster.reader.read(moved)[0]
+    windows = forecaster.fitted.preparation.windows(table).last(40)
+    centre, low, high = windows.levels()[0][:, 0, 0], *(
+        part[windows.numbers.series[windows.origins], 0] for part in (windows.numbers.low, windows.numbers.high)
+    )  # fmt: skip
+    assert ((centre >= low) & (centre <= high)).any() == (level == 0)
+    assert compared(forecaster, moved) < 1e-4
 
 
 @pytest.mark.parametrize("kind", ["lstm", "gru"])

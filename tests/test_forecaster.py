@@ -410,7 +410,7 @@ def half(panel):
 
 
 def weights(forecaster: Forecaster) -> list[torch.Tensor]:
-    return [tensor.clone() for tensor in forecaster.fitted.model.state_dict().values()]
+    return [tensor.clone() for tensor in forecaster.fitted.network.model.state_dict().values()]
 
 
 def test_update_moves_the_context_and_trains_on(half):
@@ -431,14 +431,14 @@ def test_update_is_never_worse_on_the_newest_rows(single, rate):
     frame = single[0]
     forecaster = tiny(training={"epochs": 3, "learning_rate": rate}, calibration=None).fit(frame[:200])
     if rate > 1:
-        forecaster.fitted.model.load_state_dict(tiny(training={"epochs": 5}).fit(frame[:200]).fitted.model.state_dict())
+        forecaster.fitted.network.model.load_state_dict(tiny(training={"epochs": 5}).fit(frame[:200]).fitted.network.model.state_dict())
     before = weights(forecaster)
     fitted = forecaster.fitted
     table = forecaster.reader.read(frame)[0]
     newest = fitted.preparation.windows(table, after=forecaster.reader.read(frame[200:])[0].cutoff(0.8))
-    score = nll(fitted.model, newest)
+    score = nll(fitted.network.model, newest)
     forecaster.update(frame[200:])
-    assert nll(fitted.model, newest) <= score + 1e-6
+    assert nll(fitted.network.model, newest) <= score + 1e-6
     assert all(map(torch.equal, before, weights(forecaster))) == (rate > 1)
 
 

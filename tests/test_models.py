@@ -127,12 +127,12 @@ def test_config_survives_json_and_rebuilds_the_same_network(build, rows):
 def test_a_forecaster_of_every_model_forecasts_the_same_after_save_and_load(name, single, tmp_path):
     frame, _ = single
     forecaster = tiny(model=BUILD[name]).fit(frame)
-    assert type(forecaster.fitted.model) is MODELS[name]
+    assert type(forecaster.fitted.network.model) is MODELS[name]
     forecaster.save(tmp_path / "model")
     again = Forecaster.load(tmp_path / "model")
     pd.testing.assert_frame_equal(again.predict(frame), forecaster.predict(frame), check_exact=True)
-    for key, tensor in forecaster.fitted.model.state_dict().items():
-        assert torch.equal(again.fitted.model.state_dict()[key], tensor), key
+    for key, tensor in forecaster.fitted.network.model.state_dict().items():
+        assert torch.equal(again.fitted.network.model.state_dict()[key], tensor), key
     again.update(frame.assign(ds=frame["ds"] + pd.Timedelta(hours=len(frame))))  # what was loaded can learn on
 
 

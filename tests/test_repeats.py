@@ -111,6 +111,14 @@ def test_calibration_leaves_a_right_law_with_a_point_as_it_is(name):
         assert set(corrector.scores) == {"none", "isotonic"}  # what stretches a law would move the point
 
 
+def test_from_few_outcomes_a_law_with_a_point_is_not_corrected():
+    """What is known of few outcomes is the width alone, and to scale it would move the point."""
+    law, y = pointed(100), torch.from_numpy(drawn(100, seed=1)).reshape(-1, 1, 1)
+    auto = CALIBRATORS["auto"]().fit(law, 3 * y, overlap=2.0)
+    assert auto.kind == "none"
+    assert auto.apply(law) is law
+
+
 def test_only_what_rounding_does_not_explain_counts_as_staying():
     random = np.random.default_rng(0)
     still, moving = np.ones((1, 1)), np.zeros((1, 1))

@@ -95,7 +95,7 @@ def test_each_target_is_forecast_as_itself():
     """Two targets that move against one another, at other levels: the law of each lies where it does."""
     frame = wave_frame()
     forecaster = Forecaster(1, window=24, effort="fast").fit(frame[:500], **NAMES)
-    assert forecaster.fitted.model.sizes.targets == 1
+    assert forecaster.fitted.network.model.sizes.targets == 1
     law, y = forecaster.backtest_distribution(frame, start=0.8)
     error = (law.mean - y).square().mean((0, 1)).sqrt()
     assert (error < 0.35 * y.std((0, 1))).all(), error
@@ -107,7 +107,7 @@ def test_each_target_is_forecast_as_itself():
 def test_saved_updated_and_asked_row_by_row(apart, tmp_path):
     frame = wave_frame()
     forecaster = tiny(data={"apart": apart}).fit(frame[:400], **NAMES)
-    assert forecaster.fitted.model.sizes.targets == (1 if apart else 2)
+    assert forecaster.fitted.network.model.sizes.targets == (1 if apart else 2)
     whole, _ = forecaster.backtest_distribution(frame[:450], start=frame["time"][399])
     forecaster.save(tmp_path / "model")
     again = Forecaster.load(tmp_path / "model")

@@ -243,6 +243,34 @@ def test_no_paths_are_refused(rows):
         predict(BUILD["hnn"](rows[0].sizes), rows[0], paths=0)
 
 
+@pytest.mark.parametrize(("epochs", "waits"), [(1, 5), (15, 5), (17, 5), (18, 6), (48, 16), (200, 66)])
+def test_a_run_waits_a_third_of_its_epochs_for_a_better_one(epochs, waits):
+    assert Training(epochs=epochs).waits == waits
+    assert Training(epochs=epochs, patience=2).waits == 2
+
+
+def test_a_run_ends_after_the_epochs_that_it_waits(monkeypatch, rows):
+    """The second of thirty is the best: ten more come."""
+    scores = iter([2.0, 1.0, *[1.5] * 28])
+    monkeypatch.setattr(training, "nll", lambda *_: next(scores))
+    monkeypatch.setattr(training, "_epoch", lambda *_, **__: 0.0)
+    history = fit(BUILD["hnn"](rows[0].sizes), *rows, Training(epochs=30))
+    assert (history.best, len(history.epochs), history.stopped) == (2, 12, "early")
+
+
+@pytest.mark.parametrize(
+    ("best", "epochs"), [(1.0, 24), (0.75, 24), (0.5, 24), (0.25, 6), (0.125, 2), (0.05, 0), (0.0, 0)]
+)
+def test_the_last_run_is_shorter_where_the_best_epoch_came_early(best, epochs):
+    """40 epochs, of which 0.6 is 24, over as many rows: times min(1, 2 · best)², here 1/4, 1/16 and 1/100."""
+    settings = Training(epochs=40, learning_rate=4e-3, finish=0.6)
+    last = settings.last(1.0, best)
+    assert (last.epochs, last.learning_rate) == (epochs, 2e-3)
+    assert settings.last(2.0, best).epochs == pytest.approx(epochs / 2, abs=0.5)
+    assert settings.last(1.0) == settings.last(1.0, 1.0)
+    assert Training(epochs=40, matching=1).last(1.0, best).epochs == 0
+
+
 def test_schedule_rises_then_falls():
     rates = [Training().rate(i / 100) for i in range(101)]
     assert max(rates) == pytest.approx(4e-3)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 import pandas as pd
@@ -12,10 +12,10 @@ import torch
 from conftest import panel_frame, wave
 
 from itocast.data.clock import Clock
-from itocast.data.preparation import CATEGORIES, SCALINGS, Data, Preparation, default_window
+from itocast.data.preparation import CATEGORIES, SCALINGS, Data, NoWindows, Preparation, default_window
 from itocast.data.reading import read_table
 from itocast.data.table import Columns, Table
-from itocast.data.windows import Codes, Numbers
+from itocast.data.windows import NARROWEST, WIDEST, Codes, Masked, Numbers, own_columns
 from itocast.forecast import Forecast
 
 PLAIN = Data(scaling="minmax", local=False, calendar=False, identity=False)
@@ -352,16 +352,14 @@ def test_the_default_window_follows_season_and_horizon(freq, dates, horizon, win
     assert default_window(Clock(freq, dates), horizon, 2000) == window
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"until": 0}, "the training part has 1 rows: expected at least 2"),
-        ({"until": -5}, "the training part has 0 rows: expected at least 2"),
-    ],
-)
-def test_bad_preparation_is_refused(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        Preparation.fit(build((30,)), **arguments)
+def test_one_row_is_enough_to_know_a_scale_and_none_is_not():
+    table = build((30,))
+    (shift,), (scale,), _ = Preparation.fit(table, until=0).scales["a"]
+    assert shift == 1.0
+    assert np.isfinite(scale)
+    assert scale > 0
+    with pytest.raises(NoWindows, match="no rows come before the cut: there is nothing to learn from"):
+        Preparation.fit(table, until=-5)
 
 
 def test_a_table_without_a_window_is_refused():
@@ -369,3 +367,171 @@ def test_a_table_without_a_window_is_refused():
     preparation = Preparation.fit(table, 3, 4)
     with pytest.raises(ValueError, match=r"window=4 and horizon=3 need rows .* and the longest series has 30 rows"):
         preparation.windows(table, after=28)
+
+
+# ---- the level of a window, shown where training saw such
+
+
+def drifting(rows: int = 60, seed: int = 0) -> Table:
+    """Two random walks of very different sizes."""
+    random = np.random.default_rng(seed)
+    walks = [1000 + 50 * random.standard_normal(rows).cumsum(), random.standard_normal(rows).cumsum()]
+    ids, times = np.repeat(["a", "b"], rows), np.tile(np.arange(rows), 2)
+    frame = pd.DataFrame({"id": ids, "t": times, "y": np.concatenate(walks)})
+    return read_table(frame, Columns(id="id", time="t", targets=("y",)))
+
+
+def moved(table: Table, label: str, deviations: float, preparation: Preparation) -> Table:
+    """The same with one series higher by so many of its deviations."""
+    by = deviations * preparation.scales[label][1][0]
+    y = table.values["y"] + by * (table.ids[table.series] == label)
+    return replace(table, values=table.values | {"y": y})
+
+
+def slow_levels(table: Table, preparation: Preparation, until: int) -> dict[str, list[tuple[float, float]]]:
+    """Mean and spread of each window that training sees, in deviations of its series, one by one."""
+    found = {}
+    window, horizon = preparation.window, preparation.horizon
+    for i, label in enumerate(table.ids):
+        y, times = (part[table.series == i] for part in (table.y[:, 0], table.times))
+        (shift,), (scale,), _ = preparation.scales[label]
+        last = [row for row in range(window - 1, len(y) - horizon) if times[row + horizon] <= until]
+        parts = [(y[row - window + 1 : row + 1] - shift) / scale for row in last]
+        found[label] = [(part.mean(), part.std()) for part in parts]
+    return found
+
+
+def own(batch: torch.Tensor, window: int = 4) -> torch.Tensor:
+    """The columns that are of the series alone: level, spread, lags by rank, and whether these are shown."""
+    return batch[:, -own_columns(window, local=True) :]
+
+
+@pytest.fixture
+def drifted() -> tuple[Table, Preparation]:
+    table = drifting()
+    preparation = Preparation.fit(table, 2, 4, until=39)
+    return table, preparation.seen(preparation.windows(table, until=39))[0]
+
+
+def test_the_range_of_levels_is_that_of_the_windows_of_training(drifted):
+    table, preparation = drifted
+    levels = slow_levels(table, preparation, until=39)
+    for label, found in levels.items():
+        (low,), (high,) = preparation.ranges[label]
+        centres = [centre for centre, _ in found]
+        assert (low, high) == pytest.approx((min(centres), max(centres)), abs=1e-4)
+    spreads = [spread for found in levels.values() for _, spread in found]
+    assert preparation.floor == pytest.approx(np.median(spreads), abs=0.02)
+    assert NARROWEST < preparation.floor < WIDEST
+
+
+@pytest.mark.parametrize(("noise", "floor"), [(1e-3, NARROWEST), (1.0, WIDEST)])
+def test_the_spread_that_is_added_has_bounds(noise, floor):
+    """Next to no noise about a line in windows of 4, and nothing but noise in windows of 40."""
+    window = 4 if noise < 1 else 40
+    t = np.arange(400)
+    y = t * (noise < 1) + noise * np.random.default_rng(0).standard_normal(400)
+    frame = pd.DataFrame({"t": t, "y": y})
+    table = read_table(frame, Columns(id=None, time="t", targets=("y",)))
+    preparation = Preparation.fit(table, 1, window)
+    assert preparation.seen(preparation.windows(table))[0].floor == pytest.approx(floor, rel=0.02)
+
+
+def test_inside_the_range_the_level_is_shown(drifted):
+    table, preparation = drifted
+    windows = preparation.windows(table, until=39)
+    columns = own(windows.batch(slice(None))[0].known)
+    expected = [level for found in slow_levels(table, preparation, 39).values() for level in found]
+    centre, spread = torch.tensor(expected).T
+    assert (columns[:, -1] == 1).all()
+    torch.testing.assert_close(columns[:, 0], centre.float(), atol=1e-4, rtol=0)
+    log_spread = (spread.square() + preparation.floor**2).sqrt().log()
+    torch.testing.assert_close(columns[:, 1], log_spread.float(), atol=1e-4, rtol=0)
+    lags = windows.numbers.lags[windows.back(slice(None))][..., 0]
+    assert torch.equal(columns[:, 2:-1], lags)
+
+
+def test_outside_the_range_the_network_reads_the_shape_alone(drifted):
+    """One series stands 40 deviations higher: what is read of it is as before but for the level, which is hidden."""
+    table, preparation = drifted
+    high = moved(table, "b", 40.0, preparation)
+    before, after = (preparation.windows(t, until=39) for t in (table, high))
+    b = before.numbers.series[before.origins] == 1
+    (old, _), (new, _) = before.batch(slice(None)), after.batch(slice(None))
+    assert (own(new.known)[b] == 0).all()
+    for part, other in zip(new, old, strict=True):
+        assert torch.equal(part[~b], other[~b])
+    width = own_columns(4, local=True)
+    assert torch.equal(new.known[b][:, :-width], old.known[b][:, :-width])
+    torch.testing.assert_close(new.lags, old.lags, atol=1e-4, rtol=0)
+    torch.testing.assert_close(new.anchor, old.anchor, atol=1e-4, rtol=0)
+
+
+def test_a_series_that_training_did_not_see_has_no_range(drifted):
+    table, preparation = drifted
+    other = replace(table.take(table.series == 0), ids=np.array(["c"], object))
+    windows = preparation.meeting(other).windows(other)
+    assert (own(windows.batch(slice(None))[0].known) == 0).all()
+    known = preparation.windows(table).batch(slice(None))[0].known
+    assert (own(known)[: len(windows)] != 0).any()
+
+
+def test_some_windows_are_learned_from_without_their_level_too(drifted):
+    table, preparation = drifted
+    windows = preparation.windows(table, until=39)
+    masked = Masked.of(windows, 5)
+    assert len(masked) == len(windows) + 5
+    assert masked.copies.tolist() == torch.linspace(0, len(windows) - 1, 5).round().long().tolist()
+    (x, y), (plain, targets) = masked.batch(slice(None)), windows.batch(slice(None))
+    count, width = len(windows), own_columns(4, local=True)
+    for part, other in zip((*x, y), (*plain, targets), strict=True):
+        assert torch.equal(part[:count], other)
+    for part, other in zip((x.lags, x.anchor, y), (plain.lags, plain.anchor, targets), strict=True):
+        assert torch.equal(part[count:], other[masked.copies])
+    assert (x.known[count:, -width:] == 0).all()
+    assert torch.equal(x.known[count:, :-width], plain.known[masked.copies, :-width])
+    order = torch.tensor([count + 2, 0, count - 1, count])
+    for part, whole in zip((*masked.batch(order)[0], masked.batch(order)[1]), (*x, y), strict=True):
+        assert torch.equal(part, whole[order])
+    assert len(Masked.of(windows, 10_000)) == 2 * len(windows)
+    assert masked.sizes == windows.sizes
+
+
+# ---- how much windows tell, and what came before them
+
+
+def test_forecasts_that_share_outcomes_count_as_fewer():
+    """Of 37 origins that follow one another, 12 steps ahead, the first, 13th, 25th and 37th share none."""
+    table = build((49, 49, 13))
+    windows = Preparation.fit(table, 12, 1, PLAIN).windows(table)
+    series = windows.numbers.series[windows.origins]
+    one = windows.only((series == 0).numpy())
+    assert (len(one), one.independent()) == (37, 4.0)
+    assert windows.independent() == 4.0 + 4.0 + 1.0
+    assert one.every(12).independent() == 4.0
+    assert one.every(36).independent() == 2.0  # there are no more than two
+    assert one.last(7).independent() == 1.5
+
+
+def test_history_is_what_was_observed_up_to_each_origin():
+    table = build((9, 6), missing=(3,))
+    windows = Preparation.fit(table, 2, 1, PLAIN).windows(table)
+    history = windows.history(5)
+    assert history.shape == (len(windows), 5, 1)
+    for found, origin in zip(history[..., 0], windows.origins.tolist(), strict=True):
+        first = table.starts[table.series[origin]]
+        expected = [table.y[row, 0] if row >= first else np.nan for row in range(origin - 4, origin + 1)]
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_a_cut_between_forecasts_is_one_in_each_series():
+    """Of what is made up to it all come before, of what is made after it none; in a series without any, all after."""
+    table = build((20, 30, 8))
+    windows = Preparation.fit(table, 2, 4, PLAIN).windows(table, after=9).by_time(table.times)
+    before = torch.arange(len(windows)) < 12
+    cut = windows.cut(before)
+    assert torch.equal(windows.made() > windows.instants(cut), ~before)
+    assert cut.labels == ("a", "b")  # the third ends too early
+    assert torch.equal(windows.made(), torch.from_numpy(table.times[windows.origins.numpy()]))
+    assert (windows.made() > windows.instants(windows.cut(before & False))).all()
+    assert (windows.made() <= windows.instants(windows.cut(before | True))).all()

@@ -25,7 +25,10 @@ Model = Annotated[Path, typer.Argument(help="The folder that fit wrote.")]
 Output = Annotated[str, typer.Option("--output", "-o", help="A .csv, .csv.gz, .parquet or .json file; - for CSV here.")]
 Levels = Annotated[str, typer.Option(help="Central intervals in percent, separated by commas.")]
 Quantiles = Annotated[str, typer.Option(help="Probabilities, separated by commas.")]
-Start = Annotated[str, typer.Option(help="What comes after it is forecast: a share of the rows, or a time.")]
+Start = Annotated[
+    str | None,
+    typer.Option(help="What comes after it is forecast: a share of the rows, or a time; by default what fit held out."),
+]
 Step = Annotated[int, typer.Option(min=1, help="Rows from one cutoff to the next.")]
 Refit = Annotated[int, typer.Option(min=0, help="Fit anew after so many cutoffs; 0: never.")]
 Dataset = Annotated[str, typer.Argument(help="A name of datasets list, or name=file, a path from the data folder.")]
@@ -121,7 +124,7 @@ def predict(
 
 @app.command()
 def backtest(
-    model: Model, data: Source, output: Output = "-", start: Start = "0.8", step: Step = 1, refit: Refit = 0,
+    model: Model, data: Source, output: Output = "-", start: Start = None, step: Step = 1, refit: Refit = 0,
     level: Levels = "80,95", quantiles: Quantiles = "", abstain: Abstain = None, threads: Threads = 1,
 ) -> None:  # fmt: skip
     """Forecast from every cutoff of the newest rows, beside what happened."""
@@ -136,7 +139,7 @@ def backtest(
 
 @app.command()
 def evaluate(
-    model: Model, data: Source, output: Output = "-", start: Start = "0.8", step: Step = 1, refit: Refit = 0,
+    model: Model, data: Source, output: Output = "-", start: Start = None, step: Step = 1, refit: Refit = 0,
     threads: Threads = 1,
 ) -> None:  # fmt: skip
     """Every metric of a backtest: over all forecasts, by step and by series."""
@@ -160,7 +163,7 @@ def doctor(
 
     use(threads)
     with Console(stderr=True).status("Forecasting, and trying what would help"):
-        diagnosis = _load(model).diagnose(read(data), None if start is None else _start(start))
+        diagnosis = _load(model).diagnose(read(data), _start(start))
     print(dumps(diagnosis.to_dict(), indent=1) if json else diagnosis)
 
 
@@ -183,7 +186,7 @@ def report(
     names = [folder.name for folder in beside or []]
     others = {f.name if names.count(f.name) == 1 else str(f): _load(f) for f in beside or []}
     with Console(stderr=True).status("Forecasting, and looking at what happened"):
-        first = None if start is None else _start(start)
+        first = _start(start)
         written = _load(model).report(read(data), output, first, others, unit)
     print(f"Report: {written} ({written.stat().st_size / 1e6:.1f} MB)")
 
@@ -310,7 +313,9 @@ def _numbers(option: str, text: str) -> list[float]:
         raise ValueError(f"{option}={text!r}: expected numbers separated by commas") from None
 
 
-def _start(text: str) -> float | str:
+def _start(text: str | None) -> float | str | None:
+    if text is None:
+        return None
     try:
         share = float(text)
     except ValueError:

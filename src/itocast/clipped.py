@@ -20,7 +20,6 @@ SUPPORTS = {"real": (-math.inf, math.inf), "positive": (0.0, math.inf), "unit": 
 
 GROWTH = 1.2207440846057596  # the root of x⁴ = x + 1
 REACH = 5.0  # deviations of a Gaussian that stands for a value within which all of it lies
-ZEROS = 0.01  # the share of zeros from which on 0 is taken for an end of the range
 
 
 class Again(NamedTuple):
@@ -251,16 +250,6 @@ def _places(shape: torch.Size, first: int) -> Tensor:
         count = torch.arange(size, dtype=torch.float64) + (first if axis == 0 else 0)
         total = total[..., None] + count * GROWTH ** -(axis + 1)
     return (total % 1)[0]
-
-
-def support_of(y: np.ndarray) -> str:
-    """What targets look like: "positive" where at least 1 % of them are 0 and none is below, else "real".
-
-    >>> support_of(np.array([0.0, 2.0, 5.0])), support_of(np.array([1.0, 2.0, 5.0])), support_of(np.array([0.0, -1.0]))
-    ('positive', 'real', 'real')
-    """
-    y = y[~np.isnan(y)]
-    return "positive" if (y >= 0).all() and (y == 0).mean() >= ZEROS else "real"
 
 
 def clip(law: Forecast, support: str, again: Again | None = None) -> Forecast:

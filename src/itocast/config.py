@@ -19,16 +19,22 @@ from itocast.nets import Sizes
 from itocast.settings import Settings
 
 
-def model_from(settings: dict[str, Any]) -> Callable[..., Model]:
-    """What makes a model from sizes and seed: its `kind`, and settings that its class has, all checked by making one.
+def model_from(settings: dict[str, Any]) -> str | Callable[..., Model]:
+    """What a Forecaster takes as its model: a name, or what makes the network of some settings, checked by making one.
+
+    Settings without a kind are those of SDE-HNN, alone.
 
     >>> model_from({"kind": "deep_ensemble", "members": 3})(Sizes(5, 1, 0, 0, 1), seed=0).paths
     3
     """
     chosen = dict(settings)
-    kind = chosen.pop("kind", "sde_hnn")
+    kind = chosen.pop("kind", "sde_hnn" if chosen else "auto")
+    if kind in ("auto", "prior"):
+        if chosen:
+            raise ValueError(f"model.{next(iter(chosen))} with model.kind={kind!r}: expected the kind of a network")
+        return str(kind)
     if kind not in MODELS:
-        raise ValueError(f"model.kind={kind!r}: expected one of {', '.join(MODELS)}")
+        raise ValueError(f"model.kind={kind!r}: expected one of auto, prior, {', '.join(MODELS)}")
     known = [name for name in signature(MODELS[kind]).parameters if name not in ("sizes", "seed")]
     for name, value in chosen.items():
         if name not in known:

@@ -8,7 +8,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from itocast.fitted import Fitted
 from itocast.forecaster import Forecaster
+from itocast.metrics import chance_band
 from itocast.training import History
 
 
@@ -31,10 +33,10 @@ def summary(forecaster: Forecaster, frame: Any, output: Path, data: str) -> None
         f"{series:,} series of {target}, a row every {prepared.clock.freq}; {prepared.window} rows back, "
         f"{prepared.horizon} ahead; {fitted.parameters:,} parameters, {count(len(history.epochs), 'epoch')} "
         f"({history.stopped}, best {history.best}){_last(history)}, trained in {history.seconds:.0f} s.\n"
-        f"Calibration {fitted.calibration}.",
+        f"Forecasts by {fitted.kind}{_shares(fitted)}. Range: {_range(fitted)}. Calibration {fitted.calibration}.",
         highlight=False, soft_wrap=True,
     )  # fmt: skip
-    scores = forecaster.evaluate(frame, start=1 - prepared.data.validation, most=4000)
+    scores = forecaster.evaluate(frame)
     shown = {
         "RMSE": "rmse", "CRPS": "crps", "NLL": "nll", "CWCE": "cwce", "EPIW": "epiw", "in 80 %": "coverage_80",
         "in 95 %": "coverage_95",
@@ -50,12 +52,41 @@ def summary(forecaster: Forecaster, frame: Any, output: Path, data: str) -> None
     console.print(grid)
     ahead = " --future FUTURE" if prepared.columns.future else ""
     console.print(
-        f"The newest {100 * prepared.data.validation:.0f} % of the rows: forecast before they were learned from, but "
-        f"they chose the epoch and the calibration. Next:\n  itocast predict {output}{ahead} -o forecast.csv\n"
+        f"{_honest(fitted, scores)} Next:\n  itocast predict {output}{ahead} -o forecast.csv\n"
         f"  itocast backtest {output} {'DATA' if data == '-' else data} -o backtest.csv\n"
         f"  itocast report {output} {'DATA' if data == '-' else data} -o report.html",
         highlight=False, markup=False, soft_wrap=True,
     )  # fmt: skip
+
+
+def _shares(fitted: Fitted) -> str:
+    """Why the network or the prior forecasts, if there was a choice."""
+    if not fitted.shares:
+        return ""
+    network, prior = fitted.shares[1.0], fitted.shares[0.0]
+    return (
+        f", the network with a share of {100 * fitted.share:.0f} % (CRPS of held-out rows: "
+        f"network {network:.3g}, prior {prior:.3g})"
+    )
+
+
+def _range(fitted: Fitted) -> str:
+    return {"real": "unlimited", "positive": "0 and above", "unit": "0 to 1"}[fitted.support]
+
+
+def _honest(fitted: Fitted, scores: Any) -> str:
+    """What the scores are of, and what chance allows."""
+    held = scores[scores["by"] == "all"].iloc[0]
+    said = []
+    for level in (80, 95):
+        low, high = chance_band(level / 100, fitted.outcomes)
+        share = f"{100 * held[f'coverage_{level}']:.1f} %"
+        said.append(f"{level} % intervals held {share} (chance allows {100 * low:.0f} to {100 * high:.0f} %)")
+    return (
+        "Scores are of held-out rows: each was forecast by weights and corrected by a calibration that had not learned "
+        f"from it; they did choose the epoch. They count as about {fitted.outcomes} independent outcomes: "
+        f"{', '.join(said)}."
+    )
 
 
 def _last(history: History) -> str:

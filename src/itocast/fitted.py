@@ -3,38 +3,40 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from itocast.abstention import Doubt
+from itocast.blend import best_share, blended
 from itocast.calibration import CALIBRATORS, Adaptive, Auto, Calibrator
-from itocast.clipped import Again, clip, support_of, tabulated
+from itocast.clipped import Again, clip, tabulated
+from itocast.data.holdout import Cut, held_rows
 from itocast.data.preparation import Data, NoWindows, Preparation
-from itocast.data.series import context
+from itocast.data.series import context, support_of
 from itocast.data.table import Table
-from itocast.data.targets import Apart, rows_of, together
+from itocast.data.targets import rows_of
 from itocast.data.windows import Windows
 from itocast.dependence import Dependence
 from itocast.forecast import Forecast
-from itocast.models import Model
+from itocast.network import Build, Network, Watch, checked, train_network
 from itocast.schedule import Training
-from itocast.training import History, finish, fit, nll, predict
+from itocast.training import History, fit, nll
+from itocast.zero_shot import CONTEXT, ZeroShot
 
-Build = Callable[..., Model]
-MOST = 4000  # forecasts that early stopping looks at, of windows evenly spaced
-LEAST = 1000  # windows of which they are, however many targets there are
 CELLS = 24_000  # forecasts of one step and target that calibration looks at: what fits into memory
 MEMORY = 8 << 20  # bytes of the numbers of the laws that are in memory at once
 FRESH = 2000  # forecasts that calibration looks back at, even where that is more than half of those held out
-PARTS = 2  # of the held-out rows, which are learned from one after the other
-NEWEST = 2  # times that a row of the latest of them counts: what is newest says most about what comes next
 ENOUGH = 50  # new windows without which an update leaves the calibration as it is
+FEWEST = 40  # windows to learn from, below which the prior forecasts alone
+QUICK = 5000  # windows up to which a fast fit is the prior alone
+COMPARED = 300  # held-out windows on which network and prior are compared, evenly spaced
+FOLDS = 5  # of held-out forecasts: each is corrected by what the others taught
 
 
 @dataclass(frozen=True)
@@ -46,12 +48,13 @@ class Recipe:
     effort: str
     support: str  # a name in SUPPORTS, or "auto"
     data: Data
-    build: Build
+    build: Build | None  # what makes the network; None for the prior alone
+    prior: bool  # whether the prior may forecast
     training: Training | dict[str, Any]  # all settings, or those that replace what suits the number of rows
     calibration: str | None
     calibration_by: str | None  # "series", a static column, or "auto": a correction for each
     seed: int
-    watch: Callable[[Model, Windows, Windows], dict[str, float]] | None = None  # notes of each epoch, on both parts
+    watch: Watch | None = None  # notes of each epoch, on both parts
     nested: bool = False  # a part of something longer, which has the bar and Ctrl-C
 
     def settings(self, rows: int) -> Training:
@@ -60,122 +63,183 @@ class Recipe:
         return chosen if isinstance(chosen, Training) else Training.suited(rows, self.effort, **chosen)
 
 
-class Earlier(NamedTuple):
-    """A model as it was before it learned from a part of the held-out rows, and the instant at which that part ends."""
-
-    model: Model
-    end: int
-
-
 @dataclass
 class Fitted:
-    """Scaling, model, calibration, the dependence between steps, and the last rows of every series.
+    """What forecasts (a network, the prior, or both), its calibration, and the last rows of every series.
 
-    The model learns from the held-out rows too, once they have chosen the epoch, a part of them after the other. Each
-    part is forecast by the model as it was before it learned from it, so that calibration, backtests and doctor see
-    forecasts of rows that were not learned from, by a model that knew what came just before, as it will be later.
+    A forecast of rows that were held out is made by a stage of the network that had not learned from
+    them, and corrected by what other rows taught: scores of such rows flatter nobody.
     """
 
     recipe: Recipe
     preparation: Preparation
-    model: Model
-    history: History
-    calibrator: Calibrator | None
-    dependence: Dependence
+    net: Network | None  # None where the prior forecasts alone
+    zero_shot: ZeroShot | None  # None where the network forecasts alone
+    share: float  # of the network in a forecast: 1 for it alone
+    shares: dict[float, float]  # the scaled CRPS of held-out rows for each share that was tried
     context: Table
-    doubt: Doubt
-    by: str | None  # "series", or a static column: what groups go by
-    groups: list[str]  # that have a correction of their own
-    held: int  # the instant after which rows were held out from training
+    held: Cut  # after which rows of each series were held out from training
     support: str  # a name in SUPPORTS
-    outcomes: int = 0  # of each step and target that the calibrator learned from
-    earlier: list[Earlier] = field(default_factory=list)  # oldest first
+    dependence: Dependence
+    doubt: Doubt | None  # None where there is too little to say what is usual
+    calibrator: Calibrator | None = None
+    by: str | None = None  # "series", or a static column: what groups go by
+    groups: list[str] = field(default_factory=list)  # that have a correction of their own
+    outcomes: int = 0  # independent ones that the calibrator learned from
+    folds: list[Calibrator] = field(default_factory=list)  # that had not seen a part of the held-out rows
+    edges: list[Cut] = field(default_factory=list)  # between these parts, and around them
 
     @classmethod
     def train(cls, table: Table, recipe: Recipe, checkpoint: str | Path | None = None) -> Fitted:
-        """Fit on the earlier part of a table; the later part chooses the epoch, is learned from too, and calibrates."""
-        cut = table.cutoff(1 - recipe.data.validation)
-        preparation = Preparation.fit(table, recipe.horizon, recipe.window, recipe.data, until=cut).meeting(table, cut)
-        train = preparation.windows(table, until=cut)
-        later = preparation.windows(table, after=cut, numbers=train.numbers)
-        validation = _checked(later)
-        rows, held = (rows_of(part, recipe.data.apart) for part in (train, validation))
-        model = recipe.build(rows.sizes, seed=recipe.seed)
-        watch = recipe.watch
-        noted = None if watch is None else lambda model: watch(model, train, validation)
-        settings = recipe.settings(len(rows))
-        history = fit(model, rows, held, settings, recipe.seed, checkpoint, noted, recipe.nested)
+        """Fit on the earlier part of a table; the later part chooses, calibrates, and is learned from too."""
+        as_it_came, table = table, table.sorted()  # the order of series changes no digit
+        support = support_of(table)[0] if recipe.support == "auto" else recipe.support
+        zero_shot = ZeroShot.of(table) if recipe.prior else None
+        fitted = cls._with_network(table, recipe, zero_shot, support, checkpoint)
+        if fitted is None:
+            fitted = cls._of_prior(table, recipe, zero_shot, support)
+        fitted.context = context(as_it_came, fitted.preparation.reach + recipe.horizon)
+        return fitted
+
+    @classmethod
+    def _with_network(
+        cls, table: Table, recipe: Recipe, zero_shot: ZeroShot | None, support: str, checkpoint: str | Path | None
+    ) -> Fitted | None:
+        """With a network, or None where the prior forecasts better without one."""
+        if recipe.build is None:
+            return None
+        held = Cut.newest(table, held_rows(np.diff(table.starts), recipe.data.validation, recipe.horizon))
+        cut = held.rows(table)
+        try:
+            preparation = Preparation.fit(table, recipe.horizon, recipe.window, recipe.data, until=cut)
+            preparation = preparation.meeting(table, cut)
+            preparation, train = preparation.seen(preparation.windows(table, until=cut))
+            later = preparation.windows(table, after=cut, numbers=train.numbers)
+        except NoWindows:
+            if zero_shot is None:
+                raise
+            return None
+        few = QUICK if recipe.effort == "fast" else FEWEST
+        if zero_shot is not None and len(train) < few:
+            return None
+        net = train_network(
+            preparation, recipe.build, train, later, recipe.settings, recipe.seed, checkpoint, recipe.watch,
+            recipe.nested,
+        )  # fmt: skip
         independent = Dependence.none(recipe.horizon, len(table.columns.targets))
-        last = context(table, preparation.window + recipe.horizon)
-        support = support_of(table.y) if recipe.support == "auto" else recipe.support
-        fitted = cls(
-            recipe, preparation, model, history, None, independent, last, Doubt.of(train), None, [], cut, support
-        )
-        if history.stopped not in ("interrupted", "diverged"):
-            fitted._finish(train, later, settings, history)
+        fitted = cls(recipe, preparation, net, zero_shot, 1.0, {}, table, held, support, independent, Doubt.of(train))
+        if zero_shot is not None:
+            fitted.choose(later)
+            if fitted.share == 0:
+                return None
         fitted.calibrate(later, table.times)
         return fitted
 
-    def _finish(self, train: Windows, later: Windows, settings: Training, history: History) -> None:
-        """Learn from the rows that were held out and have chosen the epoch, one part of them after the other.
+    @classmethod
+    def _of_prior(cls, table: Table, recipe: Recipe, zero_shot: ZeroShot | None, support: str) -> Fitted:
+        """The prior alone: it learned from no row, so most of them can tell how well it does."""
+        assert zero_shot is not None
+        preparation = Preparation.fit(table, recipe.horizon, 1, recipe.data)
+        preparation = replace(preparation, memory=CONTEXT)
+        lengths = np.diff(table.starts)
+        held = Cut.newest(table, lengths - np.maximum(lengths // 3, 1))
+        independent = Dependence.none(recipe.horizon, len(table.columns.targets))
+        fitted = cls(recipe, preparation, None, zero_shot, 0.0, {}, table, held, support, independent, None)
+        try:
+            windows = preparation.windows(table, after=held.rows(table))
+        except NoWindows:
+            return fitted
+        fitted.doubt = Doubt.of(windows)
+        fitted.calibrate(windows, table.times)
+        return fitted
 
-        Ctrl-C, or a loss that is not finite, ends it before the part that was under way.
-        """
-        self.earlier, known, begin = [], train.origins, self.held
-        first, last = later.spans()
-        inner = first.sort().values[[len(first) * part // PARTS for part in range(1, PARTS)]]
-        for end in sorted({*inner.tolist(), int(last.max())}):
-            new = later.origins[(last > begin) & (last <= end)]
-            rows = replace(train, origins=torch.cat([known, *NEWEST * [new]]))
-            short = settings.last(PARTS * len(rows) / len(train))
-            before = copy.deepcopy(self.model)
-            seed = self.recipe.seed + len(self.earlier)
-            done = finish(self.model, rows_of(rows, self.apart), short, seed, self.recipe.nested)
-            if not done:
-                break
-            self.earlier.append(Earlier(before, end))
-            history.last, known, begin = history.last + done, torch.cat([known, new]), end
+    def choose(self, later: Windows) -> None:
+        """Settle the share of the network by forecasts of rows that it had not learned from."""
+        assert self.zero_shot is not None
+        some = later.thin(COMPARED)
+        network, prior = self._of_network(some), self._of_prior_law(some)
+        series = some.numbers.series[some.origins]
+        scale = some.numbers.scale[series][:, None]
+        blend = not self.network.model.repeats
+        args = (some.actuals(), scale, later.independent(), blend)
+        self.share, self.shares = best_share(network, prior, *args)
+        if self.share == 1:
+            self.zero_shot = None
+        else:
+            self.preparation = replace(self.preparation, memory=CONTEXT)
 
-    def changed(self, change: Callable[[Model], Model]) -> Fitted:
-        """The same with a change to its models."""
-        earlier = [Earlier(change(one.model), one.end) for one in self.earlier]
-        return replace(self, model=change(self.model), earlier=earlier)
+    @property
+    def network(self) -> Network:
+        """The network that was trained."""
+        if self.net is None:
+            raise ValueError("the prior forecasts alone: no network was trained, so there is none to look at")
+        return self.net
+
+    @property
+    def doubts(self) -> Doubt:
+        """What tells which forecasts not to rely on."""
+        if self.doubt is None:
+            raise ValueError(
+                "abstain needs forecasts whose outcomes are known, to tell what is unusual, and the table is too short "
+                "to have any: leave it out, or fit on more rows"
+            )
+        return self.doubt
 
     def calibrate(self, windows: Windows, times: np.ndarray) -> None:
         """Learn from forecasts that were not trained on how to correct later ones and how their steps move together.
 
         The newer half of them counts, if that is enough: the world moves on.
         """
-        self.calibrator, self.by, self.groups = None, None, []
+        self.calibrator, self.by, self.groups, self.folds, self.edges = None, None, [], [], []
         most = max(ENOUGH, CELLS // (windows.horizon * len(self.preparation.columns.targets)))
         windows = windows.by_time(times).last(max(len(windows) // 2, FRESH)).thin(most)
         law, y = self.uncorrected(windows), windows.actuals()
-        self.outcomes = int((~y.isnan()).sum(0).min())
+        seen = (~y.isnan()).any(-1).any(-1).double().mean().item()
+        independent = max(1.0, windows.independent() * seen)
+        self.outcomes = round(independent)
         if self.recipe.calibration:
             law = tabulated(law)  # once, for fit and apply
-            self.calibrator = self._calibrator(law, y, windows)
-            law = self.calibrator.apply(law, self.groups_of(windows))
+            overlap = len(windows) / independent
+            self.calibrator = self._calibrator(law, y, windows, overlap)
+            self._fold(law, y, windows, overlap)
+            law = self._corrected(law, windows)
         self.dependence = Dependence.fit(law, y)
-        self.doubt = self.doubt.learned(windows, law.variance, law.epistemic)
+        if self.doubt is not None:
+            self.doubt = self.doubt.learned(windows, law.variance, law.epistemic)
 
-    def _calibrator(self, law: Forecast, y: Tensor, windows: Windows) -> Calibrator:
+    def _calibrator(self, law: Forecast, y: Tensor, windows: Windows, overlap: float) -> Calibrator:
         """What was asked for, having learned; if it may choose, each series has its own correction where that helps."""
         name, free = str(self.recipe.calibration), self.recipe.calibration_by == "auto"
         several = len(windows.numbers.labels.get("series", ())) > 1
         self.by = ("series" if name == "auto" and several else None) if free else self.recipe.calibration_by
         self.groups = sorted(set(self._labels(windows)))
         calibrator = Auto(either=True) if name == "auto" and free else CALIBRATORS[name]()
-        calibrator.fit(law, y, self.groups_of(windows))
+        calibrator.fit(law, y, self.groups_of(windows), overlap)
         if free and isinstance(calibrator, Auto) and not calibrator.way.grouped:
             self.by, self.groups = None, []
         return calibrator
 
+    def _fold(self, law: Forecast, y: Tensor, windows: Windows, overlap: float) -> None:
+        """Learn the same correction without each part of the rows, for forecasts of that part."""
+        assert self.calibrator is not None
+        part = torch.arange(len(windows)) * FOLDS // len(windows)
+        if self.outcomes < FOLDS:
+            return
+        groups = self.groups_of(windows)
+        for one in range(FOLDS):
+            rest = part != one
+            others = None if groups is None else groups[rest.numpy()]
+            self.folds.append(self.calibrator.again(law[rest], y[rest], others, overlap))
+        self.edges = [windows.cut(part < one) for one in range(FOLDS + 1)]
+
     def recalibrate(self, table: Table, calibration: str | None, by: str | None) -> None:
         """Another calibration, learned from the rows that training held out and all later ones; weights stay."""
+        table = table.sorted()
+        held = self.held.rows(table)
         try:
-            windows = self.preparation.meeting(table, self.held).windows(table, after=self.held)
+            windows = self.preparation.meeting(table, held).windows(table, after=held)
         except NoWindows:
-            end = table.clock.index(np.array([self.held]))[0]
+            end = table.clock.index(np.array([self.held.typical]))[0]
             raise ValueError(
                 f"the table has no forecasts to learn from after {end}, up to which the model was trained: pass the "
                 "rows that training held out, or newer ones"
@@ -185,13 +249,46 @@ class Fitted:
 
     def law(self, windows: Windows, paths: int | None = None) -> Forecast:
         """The laws of some windows in the table's units, calibrated, and inside the support."""
-        law = self.uncorrected(windows, paths)
-        return self.calibrator.apply(law, self.groups_of(windows)) if self.calibrator else law
+        return self._corrected(self.uncorrected(windows, paths), windows)
+
+    def _corrected(self, law: Forecast, windows: Windows) -> Forecast:
+        """The laws of some windows, each corrected by a calibrator that had not seen it."""
+        if self.calibrator is None:
+            return law
+        groups = self.groups_of(windows)
+        fold = self._fold_of(windows)
+        numbers = fold.unique().tolist()
+        if numbers == [-1]:
+            return self.calibrator.apply(law, groups)
+        parts = []
+        for one in numbers:
+            rows = fold == one
+            calibrator = self.calibrator if one < 0 else self.folds[one]
+            parts.append(calibrator.apply(law[rows], None if groups is None else groups[rows.numpy()]))
+        return Forecast.cat(parts)[fold.argsort(stable=True).argsort()]
+
+    def _fold_of(self, windows: Windows) -> Tensor:
+        """Which part of the forecasts that taught the correction each window belongs to, -1 for none."""
+        if not self.folds:
+            return torch.full((len(windows),), -1)
+        place = torch.stack([windows.made() > windows.instants(edge) for edge in self.edges]).sum(0)
+        inside = (place > 0) & (place < len(self.edges))
+        return torch.where(inside, place - 1, -1)
 
     def uncorrected(self, windows: Windows, paths: int | None = None) -> Forecast:
         """The same before calibration."""
-        law, again = self.raw(windows, paths), windows.numbers.again
-        if again is None or not self.model.repeats:
+        if self.share == 0:
+            return self._of_prior_law(windows)
+        law = self._of_network(windows, paths)
+        return law if self.share == 1 else blended(law, self._of_prior_law(windows), self.share)
+
+    def _of_prior_law(self, windows: Windows) -> Forecast:
+        assert self.zero_shot is not None
+        return clip(self.zero_shot.law(windows), self.support)
+
+    def _of_network(self, windows: Windows, paths: int | None = None) -> Forecast:
+        law, again = self.network.law(windows, paths), windows.numbers.again
+        if again is None or not self.network.model.repeats:
             return clip(law, self.support)
         law.log_weights = law.log_weights.double().log_softmax(-1)  # one of them may be 1 to all digits of float32
         return clip(law, self.support, Again.of(law, again[windows.origins][:, None]))
@@ -200,7 +297,8 @@ class Fitted:
     def at_once(self) -> int:
         """How many rows have their laws in memory at a time: it does not grow with the rows."""
         forecasts = self.preparation.horizon * len(self.preparation.columns.targets)
-        return max(1, MEMORY // (3 * 8 * self.model.gaussians * forecasts))
+        gaussians = 1 if self.net is None else self.net.model.gaussians
+        return max(1, MEMORY // (3 * 8 * gaussians * forecasts + 8 * self.preparation.memory))
 
     def chunks(self, windows: Windows) -> Iterator[Windows]:
         """All windows, as many at a time as may be in memory."""
@@ -209,25 +307,6 @@ class Fitted:
     def laws(self, windows: Windows) -> Iterator[Forecast]:
         """The laws of all windows, one chunk after another."""
         return map(self.law, self.chunks(windows))
-
-    def raw(self, windows: Windows, paths: int | None = None) -> Forecast:
-        """The laws of the model in the table's units, before all else."""
-        place = torch.bucketize(windows.spans()[0], torch.tensor([one.end for one in self.earlier], dtype=torch.int64))
-        models = [*(one.model for one in self.earlier), self.model]
-        parts = [self._scaled(models[i], windows.only((place == i).numpy()), paths) for i in place.unique().tolist()]
-        law = parts[0] if len(parts) == 1 else Forecast.cat(parts)[place.argsort(stable=True).argsort()]
-        return self.preparation.unscale(law, windows)
-
-    def _scaled(self, model: Model, windows: Windows, paths: int | None) -> Forecast:
-        """The laws of a model in its own scale."""
-        rows = rows_of(windows, self.apart)
-        law = predict(model, rows, paths, self.recipe.seed)
-        return together(law, rows.targets) if isinstance(rows, Apart) else law
-
-    @property
-    def apart(self) -> bool:
-        """Whether the model forecasts one target at a time."""
-        return self.model.sizes.targets < len(self.preparation.columns.targets)
 
     def _labels(self, windows: Windows) -> list[str]:
         """What groups of calibration go by, for each window."""
@@ -257,7 +336,7 @@ class Fitted:
         ends = dict(zip(self.context.ids.tolist(), self.context.times[self.context.starts[1:] - 1], strict=True))
         known = np.array([ends.get(label, table.times.min()) for label in table.ids.tolist()])
         self.preparation = self.preparation.meeting(table)
-        self.context = context(table, self.preparation.window + self.recipe.horizon)
+        self.context = context(table, self.preparation.reach + self.recipe.horizon)
         try:
             windows = self.preparation.windows(table)
         except NoWindows:
@@ -282,36 +361,53 @@ class Fitted:
         if self.recipe.support == "auto" and (new.y < 0).any():
             self.support = "real"
         cut = new.cutoff(1 - self.recipe.data.validation)
-        self.context = context(table, preparation.window + self.recipe.horizon)
+        self.context = context(table, preparation.reach + self.recipe.horizon)
         try:
             train = preparation.windows(table, after=begin, until=cut)
             later = preparation.windows(table, after=cut, numbers=train.numbers)
         except NoWindows:
             return History()
-        self.held = cut
-        old, rows, held = copy.deepcopy(self.model), *(rows_of(part, self.apart) for part in (train, _checked(later)))
-        settings = self.recipe.settings(len(rows)).shorter()
-        history = fit(self.model, rows, held, settings, self.recipe.seed)
-        if history.epochs[history.best - 1]["validation"] < nll(old, held):
-            self._finish(train, later, settings, history)
-        else:
-            self.model = old
+        self.held = Cut.of_labels(table.ids, np.full(len(table.ids), cut))
+        history = History() if self.net is None else self._trained_on(self.net, train, later)
         if len(later) >= ENOUGH:
-            self.doubt = self.doubt.extended(train)
+            self.doubt = None if self.doubt is None else self.doubt.extended(train)
             self.calibrate(later, table.times)
+        return history
+
+    def _trained_on(self, net: Network, train: Windows, later: Windows) -> History:
+        """What happened as the network went on with new rows; it stays as it was if that was no better."""
+        old = copy.deepcopy(net.model)
+        rows, held = (rows_of(part, net.apart) for part in (train, checked(later)))
+        settings = self.recipe.settings(len(rows)).shorter()
+        history = fit(net.model, rows, held, settings, self.recipe.seed)
+        if history.epochs[history.best - 1]["validation"] < nll(old, held):
+            net.preparation, net.history = self.preparation, history
+            net.finish(train, later, settings, self.recipe.nested)
+        else:
+            net.model = old
         return history
 
     @property
     def calibration(self) -> str:
-        """What corrects the laws, and why it was picked if nobody asked for it."""
+        """What corrects the laws, and what that holds if nobody asked for it."""
         return self.calibrator.why if isinstance(self.calibrator, Auto) else self.recipe.calibration or "none"
 
     @property
     def parameters(self) -> int:
-        """How many numbers were learned."""
-        return sum(parameter.numel() for parameter in self.model.parameters())
+        """How many numbers were learned from the table."""
+        if self.net is None:
+            return 0
+        return sum(parameter.numel() for parameter in self.net.model.parameters())
 
+    @property
+    def kind(self) -> str:
+        """What forecasts, in a word or two."""
+        if self.net is None:
+            return "prior"
+        name = type(self.net.model).__name__
+        return name if self.share == 1 else f"{name} and prior"
 
-def _checked(windows: Windows) -> Windows:
-    """Those that early stopping looks at."""
-    return windows.thin(max(MOST // windows.sizes.targets, LEAST))
+    @property
+    def history(self) -> History:
+        """What happened in training: nothing where the prior forecasts alone."""
+        return History() if self.net is None else self.net.history

@@ -13,47 +13,84 @@ from torch import Tensor
 
 from itocast import storage
 from itocast.abstention import Doubt
-from itocast.calibration import CALIBRATORS
+from itocast.calibration import CALIBRATORS, Calibrator
 from itocast.clipped import SUPPORTS
+from itocast.data.holdout import Cut
 from itocast.data.preparation import Preparation
 from itocast.data.table import Table
 from itocast.dependence import Dependence
-from itocast.fitted import Earlier, Fitted, Recipe
-from itocast.models import MODELS, Model
+from itocast.fitted import Fitted, Recipe
+from itocast.models import MODELS, SDEHNN, Model
+from itocast.network import Build, Network, Stage
 from itocast.schedule import EFFORTS
 from itocast.training import History
+from itocast.zero_shot import ZeroShot
 
-RECIPE = ("window", "effort", "support", "calibration", "calibration_by", "seed")  # is written as it is
+RECIPE = ("window", "effort", "support", "prior", "calibration", "calibration_by", "seed")  # written as it is
 
 
 def save(fitted: Fitted, folder: str | Path) -> None:
     """Write to a folder; see `itocast.storage`."""
     recipe, context = fitted.recipe, fitted.context
+    tensors: dict[str, Tensor] = {}
     categories = {name: column.tolist() for name, column in context.values.items() if column.dtype == object}
-    models = {"model": fitted.model} | {f"earlier/{i}": one.model for i, one in enumerate(fitted.earlier)}
-    tensors = {f"{key}/{name}": part for key, model in models.items() for name, part in model.state_dict().items()}
     settings: dict[str, Any] = {
         "preparation": fitted.preparation.to_dict(),
-        "model": {"kind": _kind(fitted.model), "config": fitted.model.config},
+        "network": None if fitted.net is None else _network(fitted.net, tensors),
+        "prior": None if fitted.zero_shot is None else _prior(fitted.zero_shot, tensors),
+        "share": fitted.share,
+        "shares": [[share, crps] for share, crps in fitted.shares.items()],
         "recipe": {name: getattr(recipe, name) for name in RECIPE},
+        "trains": recipe.build is not None,
         "training": dict(recipe.training),
-        "calibrator": storage.pack(fitted.calibrator.to_dict(), "calibrator", tensors) if fitted.calibrator else None,
+        "calibrator": _calibrator(fitted.calibrator, "calibrator", tensors),
+        "folds": [_calibrator(one, f"fold/{i}", tensors) for i, one in enumerate(fitted.folds)],
+        "edges": [_cut(edge, f"edge/{i}", tensors) for i, edge in enumerate(fitted.edges)],
+        "held": _cut(fitted.held, "held", tensors),
         "by": fitted.by,
         "groups": fitted.groups,
-        "held": fitted.held,
         "support": fitted.support,
         "outcomes": fitted.outcomes,
-        "earlier": [one.end for one in fitted.earlier],
-        "doubt": fitted.doubt.series,
-        "history": asdict(fitted.history),
+        "doubt": None if fitted.doubt is None else fitted.doubt.series,
         "context": {"ids": context.ids.tolist(), "categories": categories},
     }
-    tensors |= {f"dependence/{name}": tensor for name, tensor in vars(fitted.dependence).items()}
-    tensors |= {f"doubt/{name}": tensor for name, tensor in fitted.doubt.tensors().items()}
+    tensors |= {f"dependence/{name}": part for name, part in vars(fitted.dependence).items()}
+    if fitted.doubt is not None:
+        tensors |= {f"doubt/{name}": part for name, part in fitted.doubt.tensors().items()}
     arrays = {"starts": context.starts, "times": context.times}
     arrays |= {f"values/{name}": column for name, column in context.values.items() if column.dtype != object}
     tensors |= {f"context/{name}": torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}
     storage.save(folder, settings, tensors)
+
+
+def _network(net: Network, tensors: dict[str, Tensor]) -> dict[str, Any]:
+    """A network as plain values; its weights are added to the tensors."""
+    models = {"model": net.model} | {f"stage/{i}": one.model for i, one in enumerate(net.stages)}
+    for key, model in models.items():
+        tensors |= {f"{key}/{name}": part for name, part in model.state_dict().items()}
+    return {
+        "kind": _kind(net.model),
+        "config": net.model.config,
+        "seed": net.seed,
+        "history": asdict(net.history),
+        "stages": [_cut(one.end, f"ends/{i}", tensors) for i, one in enumerate(net.stages)],
+    }
+
+
+def _prior(zero_shot: ZeroShot, tensors: dict[str, Tensor]) -> dict[str, Any]:
+    """The weights go into the folder: those of a later version forecast something else."""
+    tensors |= {f"prior/{name}": part for name, part in zero_shot.prior.tensors().items()}
+    return {"seasons": list(zero_shot.seasons)}
+
+
+def _calibrator(calibrator: Calibrator | None, prefix: str, tensors: dict[str, Tensor]) -> dict[str, Any] | None:
+    return None if calibrator is None else storage.pack(calibrator.to_dict(), prefix, tensors)
+
+
+def _cut(cut: Cut, name: str, tensors: dict[str, Tensor]) -> list[str]:
+    """The labels of a cut; its instants are added to the tensors."""
+    tensors[f"cuts/{name}"] = torch.from_numpy(cut.instants.copy())
+    return list(cut.labels)
 
 
 def load(folder: str | Path) -> Fitted:
@@ -69,16 +106,7 @@ def load(folder: str | Path) -> Fitted:
 
 
 def _restore(manifest: dict[str, Any], tensors: dict[str, Tensor]) -> Fitted:
-    parts: dict[str, dict[str, Tensor]] = {
-        name: {} for name in ("model", "earlier", "dependence", "doubt", "context", "calibrator")
-    }
-    for name, tensor in tensors.items():
-        part, rest = name.split("/", 1)
-        parts[part][rest] = tensor
     preparation = Preparation.from_dict(manifest["preparation"])
-    kind, config = MODELS[manifest["model"]["kind"]], manifest["model"]["config"]
-    model = _model(kind, config, parts["model"])
-    build = partial(kind, **{name: value for name, value in config.items() if name not in ("sizes", "seed")})
     for names, name in (
         (SUPPORTS, manifest["support"]),
         (("auto", *SUPPORTS), manifest["recipe"]["support"]),
@@ -86,26 +114,86 @@ def _restore(manifest: dict[str, Any], tensors: dict[str, Tensor]) -> Fitted:
     ):
         if name not in names:
             raise KeyError(name)
+    net: Network | None = None
+    build: Build | None = SDEHNN if manifest["trains"] else None
+    if manifest["network"] is not None:
+        net, build = _read_network(manifest["network"], tensors, preparation)
     recipe = Recipe(
-        horizon=preparation.horizon, data=preparation.data, build=build, **manifest["recipe"],
+        horizon=preparation.horizon,
+        data=preparation.data,
+        build=build,
+        **manifest["recipe"],
         training=manifest["training"],
-    )  # fmt: skip
-    calibrator = None
-    if recipe.calibration and manifest["calibrator"] is not None:
-        calibrator = CALIBRATORS[recipe.calibration](**storage.unpack(manifest["calibrator"], tensors))
-    arrays = {name: tensor.numpy() for name, tensor in parts["context"].items()}
+    )
+    kind = CALIBRATORS[recipe.calibration] if recipe.calibration else None
+    calibrator, folds = None, []
+    if kind is not None and manifest["calibrator"] is not None:
+        calibrator = kind(**storage.unpack(manifest["calibrator"], tensors))
+        folds = [kind(**storage.unpack(one, tensors)) for one in manifest["folds"]]
+    zero_shot = None
+    if manifest["prior"] is not None:
+        from itocast.prior import Prior
+
+        prior = Prior.of(_part(tensors, "prior"))
+        zero_shot = ZeroShot(prior, tuple(manifest["prior"]["seasons"]))
+    doubt = None
+    if manifest["doubt"] is not None:
+        doubt = Doubt(**_part(tensors, "doubt"), series=manifest["doubt"])
+    edges = [_read_cut(one, f"edge/{i}", tensors) for i, one in enumerate(manifest["edges"])]
+    last = {name: manifest[name] for name in ("share", "by", "groups", "support", "outcomes")}
+    return Fitted(
+        recipe,
+        preparation,
+        net,
+        zero_shot,
+        shares=dict(manifest["shares"]),
+        context=_context(manifest["context"], _part(tensors, "context"), preparation),
+        held=_read_cut(manifest["held"], "held", tensors),
+        dependence=Dependence(**_part(tensors, "dependence")),
+        doubt=doubt,
+        calibrator=calibrator,
+        folds=folds,
+        edges=edges,
+        **last,
+    )
+
+
+def _read_network(
+    manifest: dict[str, Any], tensors: dict[str, Tensor], preparation: Preparation
+) -> tuple[Network, Build]:
+    """The network, and what makes another like it."""
+    kind, config = MODELS[manifest["kind"]], manifest["config"]
+    model = _model(kind, config, _part(tensors, "model"))
+    stages = [
+        Stage(
+            _model(kind, config, _part(tensors, f"stage/{i}")),
+            _read_cut(labels, f"ends/{i}", tensors),
+        )
+        for i, labels in enumerate(manifest["stages"])
+    ]
+    history = History(**manifest["history"])
+    own = {name: value for name, value in config.items() if name not in ("sizes", "seed")}
+    return Network(preparation, model, history, manifest["seed"], stages), partial(kind, **own)
+
+
+def _context(manifest: dict[str, Any], tensors: dict[str, Tensor], preparation: Preparation) -> Table:
+    """The last rows of every series."""
+    arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
     values = {name.split("/", 1)[1]: array for name, array in arrays.items() if name.startswith("values/")}
-    values |= {name: np.array(column, object) for name, column in manifest["context"]["categories"].items()}
-    ids = np.array(manifest["context"]["ids"], object)
-    context = Table(preparation.columns, preparation.clock, ids, arrays["starts"], arrays["times"], values)
-    history, dependence = History(**manifest["history"]), Dependence(**parts["dependence"])
-    doubt = Doubt(**parts["doubt"], series=manifest["doubt"])
-    last = {name: manifest[name] for name in ("by", "groups", "held", "support", "outcomes")}
-    earlier = []
-    for i, end in enumerate(manifest["earlier"]):
-        weights = {name: parts["earlier"][f"{i}/{name}"] for name in parts["model"]}
-        earlier.append(Earlier(_model(kind, config, weights), end))
-    return Fitted(recipe, preparation, model, history, calibrator, dependence, context, doubt, **last, earlier=earlier)
+    categories = manifest["categories"].items()
+    values |= {name: np.array(column, object) for name, column in categories}
+    ids = np.array(manifest["ids"], object)
+    places = arrays["starts"], arrays["times"]
+    return Table(preparation.columns, preparation.clock, ids, *places, values)
+
+
+def _part(tensors: dict[str, Tensor], part: str) -> dict[str, Tensor]:
+    """The tensors whose names begin with a part, without it."""
+    return {name.removeprefix(f"{part}/"): tensor for name, tensor in tensors.items() if name.startswith(f"{part}/")}
+
+
+def _read_cut(labels: list[str], name: str, tensors: dict[str, Tensor]) -> Cut:
+    return Cut.of_labels(labels, tensors[f"cuts/{name}"].numpy())
 
 
 def _model(kind: type[Model], config: dict[str, Any], weights: dict[str, Tensor]) -> Model:

@@ -25,7 +25,9 @@ from itocast.doctor import Diagnosis, diagnose
 from itocast.fitted import Fitted, Recipe
 from itocast.forecast import Forecast
 from itocast.metrics import Scored
-from itocast.models import MODELS, Model
+from itocast.models import MODELS, SDEHNN, Model
+from itocast.network import Build
+from itocast.ranges import warn_of_new_levels, warn_of_new_values
 from itocast.reader import Reader, check_support, instant
 from itocast.schedule import EFFORTS, Training
 from itocast.training import History
@@ -33,17 +35,32 @@ from itocast.training import History
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+CHOICES: dict[str, tuple[Build | None, bool]] = {  # what makes the network, and whether the prior may forecast
+    "auto": (SDEHNN, True),
+    "prior": (None, True),
+    **{name: (kind, False) for name, kind in MODELS.items()},
+}
+
 
 class Forecaster:
     """Forecasts of the next `horizon` steps of every series of a table, each with its whole law.
 
-    `window` is how many rows back it looks (by default from frequency and horizon); `effort`, "fast", "balanced" or
-    "best", trades time for quality; `support` keeps forecasts at 0 and above ("positive") or between 0 and 1 ("unit"),
-    or anywhere ("real"): "auto" is "positive" where at least 1 % of the targets are 0 and none is below; `data` says
-    how tables are read and what the model sees of them; `model` is a name in MODELS, or what makes a model from sizes
-    and seed; `training` follows from effort and number of rows but for the settings that a dict names, or is given
-    whole; `calibration` is a name in CALIBRATORS, or None; with `calibration_by`, "series" or a static column, each
-    series or category has a correction of its own: "auto" lets calibration="auto" choose whether each series has.
+    - `horizon`: how many steps ahead.
+    - `window`: how many rows back the network looks; by default from frequency and horizon.
+    - `effort`: "fast", "balanced" or "best" trades time for quality. On small tables "fast" is the
+      prior alone.
+    - `support`: "positive" keeps forecasts at 0 and above, "unit" between 0 and 1, "real" leaves them
+      anywhere. "auto" is "positive" where targets look like counts, or end at 0 (`support_of`).
+    - `data`: how tables are read, and what the network sees of them.
+    - `model`: "prior" was trained on many kinds of synthetic series and learns nothing from the table
+      but its calibration. A name in MODELS is a network alone, as is what makes a model from sizes
+      and seed. "auto" lets held-out rows decide between prior, SDE-HNN and a blend of both.
+    - `training`: a dict replaces some of the settings that suit effort and number of rows; a
+      `Training` replaces all of them.
+    - `calibration`: a name in CALIBRATORS, or None.
+    - `calibration_by`: "series" or a static column gives each series or category a correction of its
+      own; "auto" lets calibration="auto" choose whether each series has one.
+    - `seed`: the same seed gives the same numbers.
 
     >>> import pandas as pd
     >>> hours = pd.date_range("2024-01-01", periods=300, freq="h")
@@ -56,7 +73,7 @@ class Forecaster:
     def __init__(
         self, horizon: int = 1, *, window: int | None = None, effort: Literal["fast", "balanced", "best"] = "balanced",
         support: Literal["auto", "real", "positive", "unit"] = "auto",
-        data: Data | dict[str, Any] = Data(), model: str | Callable[..., Model] = "sde_hnn",
+        data: Data | dict[str, Any] = Data(), model: str | Callable[..., Model] = "auto",
         training: Training | dict[str, Any] | None = None, calibration: str | None = "auto",
         calibration_by: str | None = "auto", seed: int = 0,
     ) -> None:  # fmt: skip
@@ -67,15 +84,15 @@ class Forecaster:
         choice("calibration", calibration, (None, *CALIBRATORS))
         if isinstance(model, Model):
             raise TypeError("model is a model: expected a name, or what makes one from sizes and seed, as its class")
-        if model not in MODELS if isinstance(model, str) else not callable(model):
-            raise ValueError(f"model={model!r}: expected one of {', '.join(MODELS)}, or what makes a model")
+        if model not in CHOICES if isinstance(model, str) else not callable(model):
+            raise ValueError(f"model={model!r}: expected one of {', '.join(CHOICES)}, or what makes a model")
         if not (training is None or isinstance(training, Training | dict)):
             raise TypeError(f"training={training!r}: expected Training(...), or a dict of some of its settings")
         training = training if isinstance(training, Training) else dict(training or {})
         Training.suited(1, effort, **dict(training))
-        build = MODELS[model] if isinstance(model, str) else model
+        build, prior = CHOICES[model] if isinstance(model, str) else (model, False)
         self.recipe = Recipe(
-            horizon, window, effort, support, Data.of(data), build, training, calibration, calibration_by, seed
+            horizon, window, effort, support, Data.of(data), build, prior, training, calibration, calibration_by, seed
         )
         self._fitted: Fitted | None = None
         self._kind: frames.Kind | None = None  # of the table that it was fitted on
@@ -193,11 +210,18 @@ class Forecaster:
         rate = None if abstain is None else share("abstain", abstain)
         for windows, table in self.reader.ahead(df, future, whole=paths is not None):
             columns = results.index(table, windows)
+            self._warn(windows, table)
             if paths is None:
                 columns |= results.summary(self.fitted.laws(windows), levels, shares)
                 yield columns | _marks(self.fitted, windows, columns, rate)
             else:
                 yield self._paths(windows, columns, paths, rate)
+
+    def _warn(self, windows: Windows, table: Table) -> None:
+        """Say where a network is asked about what it did not learn from."""
+        if self.fitted.net is not None:
+            warn_of_new_levels(windows, table)
+            warn_of_new_values(self.fitted.preparation, windows, table)
 
     def predict_joined(
         self, df: Any, id: str, labels: np.ndarray, level: Sequence[float], quantiles: Sequence[float]
@@ -222,13 +246,15 @@ class Forecaster:
         return self.fitted.law(windows)
 
     def backtest(
-        self, df: Any, start: Any = 0.8, step: int = 1, refit: bool | int = False,
+        self, df: Any, start: Any = None, step: int = 1, refit: bool | int = False,
         level: float | Sequence[float] = (80, 95), quantiles: float | Sequence[float] = (),
         abstain: float | None = None,
     ) -> Any:  # fmt: skip
         """Forecasts from every `step`-th row after `start`, from true lags, beside what happened.
 
-        `start` is a share of the rows or a time: all that comes after it is forecast. With `refit` everything is fitted
+        `start` is a share of the rows or a time: all that comes after it is forecast. By default these are the rows
+        that training held out and all later ones; each is forecast by weights and corrected by a calibration that had
+        not seen it. With `refit` everything is fitted
         anew on the rows up to a cutoff, at each (True) or at every so many of them. Adds the columns cutoff, step and y
         to those of `predict`; `abstain` is as there.
         """
@@ -243,12 +269,14 @@ class Forecaster:
         columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         return frames.build(columns, frames.kind_of(df), table.clock, (self._time, "cutoff"))
 
-    def backtest_distribution(self, df: Any, start: Any = 0.8, step: int = 1) -> tuple[Forecast, Tensor]:
+    def backtest_distribution(self, df: Any, start: Any = None, step: int = 1) -> tuple[Forecast, Tensor]:
         """The laws behind `backtest` and what happened, (cutoffs, horizon, targets), nan where it is missing."""
         [(fitted, windows)] = self.reader.tests(self.reader.read(df)[0], start, step, refit=False)
         return fitted.law(windows), windows.actuals()
 
-    def evaluate(self, df: Any, start: Any = 0.8, step: int = 1, refit: bool | int = False, most: int = 10_000) -> Any:
+    def evaluate(
+        self, df: Any, start: Any = None, step: int = 1, refit: bool | int = False, most: int = 10_000
+    ) -> Any:  # fmt: skip
         """Every metric of a backtest: over all forecasts, for each horizon step and for each series.
 
         Columns: by ("all", "step", "series"), of, forecasts, and one for each metric. At most so many forecasts are
@@ -362,7 +390,7 @@ class Forecaster:
         repeated = {name: np.tile(values, paths) for name, values in columns.items()}
         repeated |= {"path": np.repeat(np.arange(paths), draws.shape[1]), "y": draws.reshape(-1).numpy()}
         if rate is not None:  # each course has the marks of the forecasts that it was drawn from
-            marks = self.fitted.doubt.marks(windows, law.variance, law.epistemic, rate)
+            marks = self.fitted.doubts.marks(windows, law.variance, law.epistemic, rate)
             repeated["abstain"] = np.tile(marks.reshape(-1).numpy(), paths)
         return repeated
 
@@ -382,4 +410,4 @@ def _marks(fitted: Fitted, windows: Windows, columns: results.Frame, rate: float
         return {}
     shape = (len(windows), windows.horizon, windows.numbers.y.shape[1])
     aleatoric, epistemic = (torch.from_numpy(columns[n]).square().reshape(shape) for n in ("aleatoric", "epistemic"))
-    return {"abstain": fitted.doubt.marks(windows, aleatoric + epistemic, epistemic, rate).reshape(-1).numpy()}
+    return {"abstain": fitted.doubts.marks(windows, aleatoric + epistemic, epistemic, rate).reshape(-1).numpy()}

@@ -84,13 +84,21 @@ class Reader:
             yield table.take(table.series >= done), later
 
     def tests(self, table: Table, start: Any, step: int, refit: bool | int) -> Iterator[tuple[Fitted, Windows]]:
-        """What forecasts, and the windows it forecasts, from every `step`-th row after `start`."""
+        """What forecasts, and the windows it forecasts, from every `step`-th row after `start`.
+
+        Without a start they are all forecasts of rows after those that training learned from first.
+        """
         step = whole("step", step)
         if not isinstance(refit, int) or refit < 0:
             raise ValueError(f"refit={refit!r}: expected True, False or a whole number of cutoffs")
-        begin = instant(table, start)
+        begin = self.fitted.held.rows(table) if start is None else instant(table, start)
         last = table.times[np.maximum(table.starts[1:] - self.recipe.horizon, table.starts[:-1])].max()
-        if begin >= last:
+        if np.min(begin) >= last:
+            if start is None:
+                raise ValueError(
+                    f"the table has {len(table)} rows: too few for a forecast of {self.recipe.horizon} steps whose "
+                    "outcomes are known and were not learned from first; pass more rows, or start="
+                )
             raise ValueError(
                 f"start={start!r}: no cutoff after it has {self.recipe.horizon} rows to be tested on; the latest "
                 f"possible start is before {table.clock.index(np.array([last]))[0]}"
@@ -102,8 +110,9 @@ class Reader:
         cutoffs = table.times[windows.origins.numpy()]
         distinct = np.unique(cutoffs)
         for chunk in np.split(distinct, range(int(refit), len(distinct), int(refit))):
-            fitted = Fitted.train(table.until(int(chunk[0])), self.recipe)
-            windows = fitted.preparation.meeting(table, int(chunk[0])).windows(table, after=begin).every(step)
+            until = int(chunk[0])
+            fitted = Fitted.train(table.until(until), self.recipe)
+            windows = fitted.preparation.meeting(table, until).windows(table, after=begin).every(step)
             yield fitted, windows.only(np.isin(table.times[windows.origins.numpy()], chunk))
 
 

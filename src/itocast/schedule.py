@@ -28,7 +28,9 @@ class Training(Settings):
     schedule: Literal["one-cycle", "constant"] = "one-cycle"
     clip: float = Field(10.0, gt=0, description="largest norm of the gradient")
     patience: int | None = Field(
-        None, ge=1, description="epochs without a better validation law before stopping; a one-cycle run needs its end"
+        None,
+        ge=1,
+        description="epochs without a better validation law before stopping; None for a third of them, at least 5",
     )
     averaging: float = Field(0.05, ge=0, le=1, description="share of a run over which weights are averaged, 0 for none")
     matching: int = Field(0, ge=0, description="epochs of distribution matching after the others")
@@ -75,14 +77,25 @@ class Training(Settings):
         short: dict[str, Any] = {name: -(-getattr(self, name) // 5) for name in ("epochs", "matching")}
         return self.model_copy(update=short | {"learning_rate": self.learning_rate / 5})
 
-    def last(self, longer: float) -> Training:
+    @property
+    def waits(self) -> int:
+        """How many epochs without a better validation law end a run."""
+        return self.patience or max(5, self.epochs // 3)
+
+    def last(self, longer: float, best: float = 1.0) -> Training:
         """Those of the run that learns from held-out rows too, whose epochs are so many times as long.
+
+        `best` is the place of the best epoch in the run, from 0 to 1. Where it comes early the network
+        learns by heart soon after it, and would do so with the held-out rows: the run is shorter there.
 
         >>> last = Training(epochs=20, learning_rate=4e-3, finish=0.35).last(longer=1.4)
         >>> last.epochs, last.learning_rate
         (5, 0.002)
+        >>> [Training(epochs=48).last(1.4, best).epochs for best in (0.5, 0.25, 0.05)]
+        [21, 5, 0]
         """
-        epochs = 0 if self.matching else round(self.finish * self.epochs / longer)  # it would undo matching
+        share = self.finish * min(1.0, 2 * best) ** 2
+        epochs = 0 if self.matching else round(share * self.epochs / longer)  # it would undo matching
         return self.model_copy(update={"epochs": epochs, "learning_rate": FINISH_RATE * self.learning_rate})
 
     def rate(self, progress: float) -> float:

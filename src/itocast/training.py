@@ -210,7 +210,7 @@ def calibration(model: Model, rows: Batches, batch_size: int = 1024) -> dict[str
 def _phase(history: History, settings: Training) -> Literal["learning", "matching", "over"]:
     """What the next epoch is of; those of matching begin after the last of the others or where these stop early."""
     done = len(history.epochs)
-    early = settings.patience and done - history.best >= settings.patience
+    early = done - history.best >= settings.waits
     if history.before is None and done < settings.epochs and not early:
         return "learning"
     before = done if history.before is None else history.before

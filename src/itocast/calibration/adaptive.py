@@ -33,8 +33,8 @@ class Adaptive(Calibrator):
         self.trust = torch.as_tensor(trust, dtype=torch.float64)  # the same, sums to 1 over rates
         self.rows = rows  # that were observed
 
-    def fit(self, forecast: Forecast, y: Any, groups: Any = None) -> Self:
-        forecast, y = forecast.unclip(outcomes(forecast, y))
+    def fit(self, forecast: Forecast, y: Any, groups: Any = None, overlap: float = 1.0) -> Self:
+        forecast, y = forecast.unclip(outcomes(forecast, y, overlap))
         self.errors, self.rows = _recent(standardised(forecast, y)), len(y)
         self.misses = WANTED.expand(len(RATES), -1, *y.shape[1:]).clone()
         self.trust = torch.full_like(self.misses, 1 / len(RATES))

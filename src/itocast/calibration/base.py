@@ -30,8 +30,18 @@ class Calibrator(ABC):
     def __init__(self, *args: Any, **kwargs: Any) -> None: ...
 
     @abstractmethod
-    def fit(self, forecast: Forecast, y: Any, groups: Any = None) -> Self:
-        """Learn the correction and return the calibrator; y is nan where it is missing."""
+    def fit(self, forecast: Forecast, y: Any, groups: Any = None, overlap: float = 1.0) -> Self:
+        """Learn the correction and return the calibrator; y is nan where it is missing.
+
+        `overlap` is how many of the rows tell as much as one independent row: forecasts of 12 steps
+        from origins that follow one another share most of their outcomes.
+        """
+
+    def again(self, forecast: Forecast, y: Any, groups: Any, overlap: float) -> Calibrator:
+        """One of the same kind that learned from other rows; of few outcomes the first has spoken."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return type(self)().fit(forecast, y, groups, overlap)
 
     def apply(self, forecast: Forecast, groups: Any = None) -> Forecast:
         """The corrected law."""
@@ -49,7 +59,7 @@ class Calibrator(ABC):
         """What the constructor takes to make this calibrator again: plain values and tensors."""
 
 
-def outcomes(forecast: Forecast, y: Any) -> Tensor:
+def outcomes(forecast: Forecast, y: Any, overlap: float = 1.0) -> Tensor:
     """Outcomes as (rows, horizon, targets), nan where missing; no rows are refused, and few are warned of.
 
     A step or target without any outcome is left as it is.
@@ -59,7 +69,7 @@ def outcomes(forecast: Forecast, y: Any) -> Tensor:
         raise ValueError("y has no rows: a calibrator needs forecasts and their outcomes")
     counts = (~y.isnan()).sum(0)
     if counts.any():
-        warn_of_few(int(counts[counts > 0].min()), 95)
+        warn_of_few(round(int(counts[counts > 0].min()) / overlap), 95)
     return y
 
 
@@ -72,8 +82,8 @@ def warn_of_few(count: int, level: float) -> None:
     needed = math.ceil(100 / (100 - level) - 1e-9) - 1
     if count < needed:
         warnings.warn(
-            f"{count} outcomes calibrate the forecasts, and intervals of {level:g} % need at least {needed}: their "
-            "width is a guess from the largest errors that were seen, and may hold less; calibrate on more rows",
+            f"{count} independent outcomes calibrate the forecasts, and intervals of {level:g} % need at least "
+            f"{needed}: their width rests on the model more than on evidence, and may hold less; more rows would tell",
             stacklevel=4,
         )
 

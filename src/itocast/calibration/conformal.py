@@ -33,8 +33,8 @@ class Conformal(Calibrator):
     def __init__(self, factors: Any = ()) -> None:
         self.factors = torch.as_tensor(factors, dtype=torch.float64)  # (groups, SHARES, horizon, targets)
 
-    def fit(self, forecast: Forecast, y: Any, groups: Any = None) -> Self:
-        forecast, y = forecast.unclip(outcomes(forecast, y))
+    def fit(self, forecast: Forecast, y: Any, groups: Any = None, overlap: float = 1.0) -> Self:
+        forecast, y = forecast.unclip(outcomes(forecast, y, overlap))
         errors, shares = standardised(forecast, y), SHARES.reshape(-1, 1, 1)
         pooled = stretched(errors, shares)
         own = [ranked(errors[mask], shares) for mask in masks(groups, len(errors))[1:]]
@@ -62,8 +62,8 @@ class ConformalQuantiles(Calibrator):
     def __init__(self, moves: Any = ()) -> None:
         self.moves = torch.as_tensor(moves, dtype=torch.float64)  # (groups, SHARES, horizon, targets)
 
-    def fit(self, forecast: Forecast, y: Any, groups: Any = None) -> Self:
-        forecast, y = forecast.unclip(outcomes(forecast, y))
+    def fit(self, forecast: Forecast, y: Any, groups: Any = None, overlap: float = 1.0) -> Self:
+        forecast, y = forecast.unclip(outcomes(forecast, y, overlap))
         bounds = Tabulated.of(forecast).values  # (levels, rows, horizon, targets)
         needs = torch.maximum(bounds.flip(0) - y, y - bounds)[len(LEVELS) // 2 :].movedim(1, 0)  # (rows, shares, …)
         moves: list[Tensor] = []

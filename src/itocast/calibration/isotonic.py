@@ -29,13 +29,13 @@ class Isotonic(Calibrator):
     def __init__(self, scores: Any = ()) -> None:
         self.scores = torch.as_tensor(scores, dtype=torch.float64)  # (groups, NODES, horizon, targets)
 
-    def fit(self, forecast: Forecast, y: Any, groups: Any = None) -> Self:
-        forecast, y = forecast.unclip(outcomes(forecast, y))
+    def fit(self, forecast: Forecast, y: Any, groups: Any = None, overlap: float = 1.0) -> Self:
+        forecast, y = forecast.unclip(outcomes(forecast, y, overlap))
         seen = ~y.isnan()
         scores = Tabulated.of(forecast).scores(torch.where(seen, y, 0.0))
         scores = torch.where(seen, scores, torch.nan)
         parts = [scores[mask] for mask in masks(groups, len(y))]
-        maps = steady([_map(part) for part in parts], [(~part.isnan()).sum(0) for part in parts])
+        maps = steady([_map(part) for part in parts], [(~part.isnan()).sum(0) / overlap for part in parts])
         self.scores = torch.where(maps.isnan(), NODES.reshape(-1, 1, 1), maps)
         return self
 

@@ -144,6 +144,21 @@ class Clock:
         cycle = DAY if self.step < DAY else 7 * DAY if self.step < 7 * DAY else YEAR
         return max(1, min(round(cycle / self.step), 288))
 
+    def seasons(self) -> tuple[int, int]:
+        """The steps of up to two natural cycles, the shorter first; 0 for one that there is not.
+
+        >>> [Clock(freq).seasons() for freq in ("h", "D", "B", "W", "MS", "QS", "YS")]
+        [(24, 168), (7, 365), (5, 261), (52, 0), (12, 0), (4, 0), (0, 0)]
+        """
+        if not self.dates:
+            return 0, 0
+        if self.freq == "B":
+            return 5, 261
+        lengths = [round(cycle / self.step) for cycle in (DAY, 7 * DAY, YEAR)]
+        known = [length for length in lengths if 2 <= length <= 512][:2]
+        first, second = [*known, 0, 0][:2]
+        return first, second
+
     def cycles(self, span: float = math.inf) -> tuple[str, ...]:
         """The cycles of the calendar that a step can resolve and that a span of time went through at least twice.
 

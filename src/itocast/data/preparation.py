@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -16,7 +16,7 @@ from itocast.data.reading import Gaps, Repeated
 from itocast.data.scaling import SCALERS, Scaler
 from itocast.data.series import Scales, carried, changes, scales, stays, steps_between
 from itocast.data.table import Columns, Table, extend
-from itocast.data.windows import FAR, Codes, Numbers, Windows, origins, squash
+from itocast.data.windows import FAR, NARROWEST, WIDEST, Codes, Numbers, Windows, origins, squash
 from itocast.forecast import Forecast
 from itocast.nets import tame
 from itocast.settings import Settings
@@ -27,6 +27,8 @@ SCALINGS = {
     "rank": {"lags": "quantile", "targets": "quantile", **COVARIATES},
     "minmax": dict.fromkeys(("lags", "targets", *COVARIATES), "minmax"),
 }
+Instant = int | np.ndarray | None  # one for all series, one for each row's series, (rows,), or none
+
 CATEGORIES = 64  # so many of a column are told apart; the rest are as one that was never seen
 
 
@@ -70,15 +72,25 @@ class Preparation:
     irregular: bool  # rows were not one step apart
     incomplete: bool  # targets were missing
     repeats: bool = False  # targets often were the last value again
+    floor: float = WIDEST  # is added to the spread of a window, in deviations of its series
+    ranges: dict[str, tuple[list[float], list[float]]] = field(default_factory=dict)  # of levels, by series
+    echoes: tuple[int, ...] = ()  # rows from each step back to a season ago, for seasons beyond the window
+    limits: dict[str, tuple[float, float]] = field(default_factory=dict)  # of each covariate of numbers
+    memory: int = 0  # rows before a forecast that the prior reads, 0 if it plays no part
+
+    @property
+    def reach(self) -> int:
+        """How many rows up to its origin a forecast reads."""
+        return max(self.window, self.memory, *self.echoes)
 
     @classmethod
     def fit(
-        cls, table: Table, horizon: int = 1, window: int | None = None, data: Data = Data(), until: int | None = None
+        cls, table: Table, horizon: int = 1, window: int | None = None, data: Data = Data(), until: Instant = None
     ) -> Self:
         """Learn scales and categories from the rows up to an instant, and from nothing after it."""
         seen = table if until is None else table.until(until)
-        if len(seen) < 2:
-            raise ValueError(f"the training part has {len(seen)} rows: expected at least 2")
+        if not len(seen):
+            raise NoWindows("no rows come before the cut: there is nothing to learn from")
         kinds = SCALINGS[data.scaling]
         window = window or default_window(table.clock, horizon, int(np.median(np.diff(seen.starts))))
         self = cls(
@@ -89,14 +101,17 @@ class Preparation:
             cycles=table.clock.cycles(float(np.ptp(seen.times))) if data.calendar else (),
             regular=table.regular, irregular=data.elapsed and bool((np.rint(steps_between(seen)) != 1).any()),
             incomplete=bool(np.isnan(seen.y).any()),
+            limits=_limits(seen),
         )  # fmt: skip
+        if data.local and not self.irregular:
+            self.echoes = _echoes(table.clock, window, horizon, int(np.median(np.diff(seen.starts))))
         self.repeats = kinds["targets"] == "standard" and stays(seen, self._scale(seen)[2])
         for part, kind in kinds.items():
             values = self._values(seen, part)
             self.scalers[part] = SCALERS[kind].fit(values[~np.isnan(values).any(1)] if len(values) else values)
         return self
 
-    def meeting(self, table: Table, until: int | None = None) -> Self:
+    def meeting(self, table: Table, until: Instant = None) -> Self:
         """The same with scales for new series: of their rows up to an instant, or else of their first window."""
         if all(label in self.scales for label in table.ids.tolist()):
             return self
@@ -106,7 +121,7 @@ class Preparation:
         return replace(self, scales=scales(table.head(first), own) | scales(seen, own) | self.scales)
 
     def windows(
-        self, table: Table, after: int | None = None, until: int | None = None, numbers: Numbers | None = None
+        self, table: Table, after: Instant = None, until: Instant = None, numbers: Numbers | None = None
     ) -> Windows:
         """All forecasts that can be checked, their targets later than one instant and up to another.
 
@@ -121,14 +136,32 @@ class Preparation:
                 f"cutoff, and the longest series has {longest} rows; use a smaller window or horizon, or more rows"
             )
         numbers = numbers or self.numbers(table)
-        return Windows(numbers, self.window, self.horizon, self.data.local, torch.from_numpy(rows))
+        return self._windows(numbers, rows)
 
     def ahead(self, table: Table, future: Table | None = None) -> tuple[Windows, Table]:
         """The forecast from the end of each series, and the table with the steps that are forecast."""
         whole = extend(table, self.horizon, future)
         last = np.searchsorted(whole.series, np.arange(len(whole.ids)), side="right") - 1 - self.horizon
-        windows = Windows(self.numbers(whole), self.window, self.horizon, self.data.local, torch.from_numpy(last))
-        return windows, whole
+        return self._windows(self.numbers(whole), last), whole
+
+    def _windows(self, numbers: Numbers, origins: np.ndarray) -> Windows:
+        place = torch.from_numpy(origins)
+        return Windows(numbers, self.window, self.horizon, self.data.local, self.floor, self.echoes, place)
+
+    def of_origins(self, table: Table, origins: Tensor) -> Windows:
+        """The forecasts from some rows of a table."""
+        return self._windows(self.numbers(table), origins.numpy())
+
+    def seen(self, train: Windows) -> tuple[Self, Windows]:
+        """The same knowing the levels and spreads of windows to learn from, and these windows as it makes them."""
+        low, high, spread = train.ranges()
+        floor = min(max(spread, NARROWEST), WIDEST)
+        there = low[:, 0] <= high[:, 0]
+        labels = train.numbers.labels["series"]
+        ranges = {str(labels[i]): (low[i].tolist(), high[i].tolist()) for i in there.nonzero()[:, 0].tolist()}
+        self = replace(self, floor=floor, ranges=ranges)
+        numbers = replace(train.numbers, low=low, high=high)
+        return self, replace(train, numbers=numbers, floor=floor)
 
     def numbers(self, table: Table) -> Numbers:
         """The whole table in the scale of the model."""
@@ -142,6 +175,7 @@ class Preparation:
         if self.data.holidays:
             calendar.append(table.clock.holidays(moments, self.data.holidays))
         shift, scale, _ = self._scale(table)
+        low, high = self._ranges(table)
         return Numbers(
             y=torch.from_numpy(table.y), shift=torch.from_numpy(shift), scale=torch.from_numpy(scale),
             again=torch.from_numpy(seen) if self.repeats else None,
@@ -154,6 +188,7 @@ class Preparation:
             future_codes=self._codes(table, self.columns.future),
             static=self._static(table, self._scaled(table, "static")),
             series=torch.from_numpy(table.series.astype(np.int32)), starts=torch.from_numpy(table.starts[:-1]),
+            low=low, high=high,
             labels={"series": table.ids.astype(str)}
             | {name: table.values[name][table.starts[:-1]].astype(str) for name in self.columns.static},
         )  # fmt: skip
@@ -184,6 +219,14 @@ class Preparation:
                 raise ValueError(f"{name} has no observed value of a target before the forecast: drop it")
         parts = np.array([self.scales[label] for label in table.ids.tolist()])  # (series, 3, targets)
         return parts[:, 0], parts[:, 1], parts[:, 2]
+
+    def _ranges(self, table: Table) -> tuple[Tensor, Tensor]:
+        """The levels that training saw in each series, each (series, targets); an empty range for a new series."""
+        targets = len(self.columns.targets)
+        nothing = [np.inf] * targets, [-np.inf] * targets
+        parts = [self.ranges.get(str(label), nothing) for label in table.ids.tolist()]
+        both = torch.tensor(parts, dtype=torch.float32)  # (series, 2, targets)
+        return both[:, 0], both[:, 1]
 
     def _codes(self, table: Table, names: tuple[str, ...]) -> Codes:
         names = tuple(name for name in names if name in self.categories)
@@ -222,6 +265,8 @@ class Preparation:
             "scales": [[label, *parts] for label, parts in self.scales.items()], "categories": self.categories,
             "identity": self.identity, "cycles": self.cycles, "regular": self.regular,
             "irregular": self.irregular, "incomplete": self.incomplete, "repeats": self.repeats,
+            "memory": self.memory, "floor": self.floor, "limits": self.limits, "echoes": list(self.echoes),
+            "ranges": [[label, *parts] for label, parts in self.ranges.items()],
         }  # fmt: skip
 
     @classmethod
@@ -234,6 +279,9 @@ class Preparation:
             "scalers": {name: SCALERS[kinds[name]](**state) for name, state in values["scalers"].items()},
             "cycles": tuple(values["cycles"]),
             "scales": {label: tuple(parts) for label, *parts in values["scales"]},
+            "echoes": tuple(values["echoes"]),
+            "limits": {name: tuple(ends) for name, ends in values["limits"].items()},
+            "ranges": {label: tuple(parts) for label, *parts in values["ranges"]},
         })  # fmt: skip
 
 
@@ -260,6 +308,33 @@ def _unrounded(table: Table, rounding: np.ndarray, repeats: bool) -> np.ndarray:
     even = np.random.default_rng(0).uniform(-0.5, 0.5, table.y.shape)
     even = np.where(changes(table) == 0, 0.0, even) if repeats else even
     return table.y + even * rounding[table.series]
+
+
+def _echoes(clock: Clock, window: int, horizon: int, rows: int) -> tuple[int, ...]:
+    """How far back the last two seasons lie, where the window does not reach and there are rows to learn from.
+
+    A day and a week of hours, a week and a year of days, one and two years of months.
+
+    >>> [_echoes(Clock(freq), 12, 12, 1000) for freq in ("h", "MS", "YS")]
+    [(24, 168), (24,), ()]
+    """
+    first, second = clock.seasons()
+    if not first:
+        return ()
+    seasons = {
+        season * -(-horizon // season): None for season in (first, second or 2 * first)
+    }
+    return tuple(lag for lag in seasons if window < lag <= rows // 2)
+
+
+def _limits(table: Table) -> dict[str, tuple[float, float]]:
+    """The least and the largest value of each covariate of numbers."""
+    columns = {name: table.values[name] for name in table.columns.covariates}
+    return {
+        name: (float(np.nanmin(values)), float(np.nanmax(values)))
+        for name, values in columns.items()
+        if values.dtype != object and not np.isnan(values).all()
+    }
 
 
 def _most_common(column: np.ndarray) -> list[str]:

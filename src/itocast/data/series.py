@@ -9,6 +9,8 @@ import numpy as np
 from itocast.data.table import Table
 
 Scales = dict[Any, tuple[list[float], list[float], list[float]]]
+ZEROS = 0.01  # the share of zeros from which on 0 is taken for an end of the range
+NEAR = 10  # values within a usual step of 0, none of which was followed by one below it, that say the same
 OFTEN = 0.05  # the share of targets that repeat the last value from which on a law has a point there
 
 
@@ -50,6 +52,27 @@ def stays(table: Table, rounding: np.ndarray) -> bool:
     near = (change > 0) & (change <= 1.5 * rounding[table.series])
     excess = (other & (change == 0)).sum() - (other & near).sum() / 2
     return bool(excess >= OFTEN * max(1, (~np.isnan(change)).sum()))
+
+
+def support_of(table: Table) -> tuple[str, str]:
+    """The range that targets have, "positive" or "real", and what says so.
+
+    Never negative is not enough: a temperature in summer is not. Whole numbers are taken for counts;
+    others must end at 0 often, or come near it often without ever going below.
+    """
+    y = table.y
+    seen = y[~np.isnan(y)]
+    if (seen < 0).any():
+        return "real", "some values are below 0"
+    if (seen == np.round(seen)).all():
+        return "positive", "all values are whole numbers, none below 0"
+    if (seen == 0).mean() >= ZEROS:
+        return "positive", "some values are 0, none below"
+    step = np.sqrt(np.nanmean(np.append(changes(table), np.nan) ** 2)) if len(seen) > 1 else 0.0
+    near = int((seen < step).sum())
+    if near >= NEAR:
+        return "positive", f"{near} values are within a usual step of 0, none below"
+    return "real", "no value shows that 0 is an end"
 
 
 def context(table: Table, rows: int) -> Table:

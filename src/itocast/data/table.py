@@ -74,9 +74,26 @@ class Table:
         """The first so many rows of each series."""
         return self.take(np.arange(len(self)) < np.repeat(self.starts[:-1] + rows, np.diff(self.starts)))
 
-    def until(self, instant: int) -> Table:
-        """The rows up to an instant."""
+    def until(self, instant: int | np.ndarray) -> Table:
+        """The rows up to an instant, which may be one of each row's series, (rows,)."""
         return self.take(self.times <= instant)
+
+    def sorted(self) -> Table:
+        """The same with series in the order of their labels, whatever the order they came in."""
+        order = np.argsort(np.array([str(label) for label in self.ids.tolist()]), kind="stable")
+        if (np.diff(order) > 0).all():
+            return self
+        lengths = np.diff(self.starts)[order]
+        starts = np.append(0, np.cumsum(lengths))
+        moved = np.repeat(self.starts[:-1][order] - starts[:-1], lengths)
+        rows = np.arange(len(self)) + moved
+        return replace(
+            self,
+            ids=self.ids[order],
+            starts=starts,
+            times=self.times[rows],
+            values={name: column[rows] for name, column in self.values.items()},
+        )
 
     def known(self) -> tuple[Table, Table | None]:
         """The rows up to the last observed target of each series, and the later ones, if there are any."""

@@ -98,7 +98,7 @@ class Tails:
         new = np.append(True, np.diff(table.times) != 0)
         new[starts] = True
         count = row if self.like.data.repeated == "keep" else np.cumsum(new)  # rows that are told apart
-        first = np.searchsorted(count, count[seen] - (self.like.window + self.like.horizon) + 1)
+        first = np.searchsorted(count, count[seen] - (self.like.reach + self.like.horizon) + 1)
         begin = first = np.where(seen < starts, starts, np.maximum(first, starts))
         for column in table.values.values():
             if column.dtype != object:

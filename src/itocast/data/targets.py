@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from itocast.data.scaling import Faint
-from itocast.data.windows import Windows, own_columns
+from itocast.data.windows import Masked, Windows
 from itocast.forecast import Forecast
 from itocast.nets import Inputs, Sizes
 
@@ -23,7 +23,7 @@ class Apart:
     So all targets teach the same weights, from as many times more rows.
     """
 
-    windows: Windows
+    windows: Windows | Masked
 
     @property
     def targets(self) -> int:
@@ -32,7 +32,7 @@ class Apart:
     @property
     def sizes(self) -> Sizes:
         """What a model of one target must know."""
-        several, own = self.windows.sizes, own_columns(self.windows.window, self.windows.local)
+        several, own = self.windows.sizes, self.windows.own
         each = _shown(several.window, several.targets) + 1 - own  # lags and a mark, in place of what is its own
         return several._replace(targets=1, known=several.known + each * several.targets + own, rows=len(self))
 
@@ -44,18 +44,20 @@ class Apart:
         rows = index if isinstance(index, Tensor) else torch.arange(*index.indices(len(self)))
         x, y = self.windows.batch(rows // self.targets)
         target = rows % self.targets
-        return of_target(x, target, self.windows.local), _pick(y, target)
+        return of_target(x, target, self.windows.own), _pick(y, target)
 
 
-def rows_of(windows: Windows, apart: bool) -> Windows | Apart:
+def rows_of(windows: Windows | Masked, apart: bool) -> Windows | Masked | Apart:
     """What a model reads of some windows: all targets at once, or one at a time where there are several."""
     return Apart(windows) if apart and windows.sizes.targets > 1 else windows
 
 
-def of_target(x: Inputs, target: Tensor, local: bool) -> Inputs:
-    """What a model reads of one target in each row: its own lags, a little of all lags, and which one it is."""
+def of_target(x: Inputs, target: Tensor, own: int) -> Inputs:
+    """What a model reads of one target in each row: its own lags, a little of all lags, and which one it is.
+
+    `own` is how many of the last known columns each target has.
+    """
     window, targets = x.lags.shape[1:]
-    own = own_columns(window, local)
     shared = x.known.shape[1] - own * targets
     each = x.known[:, shared:].unflatten(1, (own, targets))
     lags = (each if own else x.lags)[:, -_shown(window, targets) :]
@@ -74,11 +76,11 @@ def _pick(part: Tensor, target: Tensor) -> Tensor:
     return part.gather(2, target[:, None, None].expand(-1, part.shape[1], 1))
 
 
-def every_target(x: Inputs, local: bool) -> Inputs:
+def every_target(x: Inputs, own: int) -> Inputs:
     """`of_target` of all targets of every row, in the order of Apart."""
     rows, _, targets = x.lags.shape
     several = Inputs(*(part[:, None].expand(-1, targets, *part.shape[1:]).flatten(0, 1) for part in x))
-    return of_target(several, torch.arange(targets).expand(rows, targets).flatten(), local)
+    return of_target(several, torch.arange(targets).expand(rows, targets).flatten(), own)
 
 
 def together(law: Forecast, targets: int) -> Forecast:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from itocast.data.preparation import NoWindows
+from itocast.data.preparation import Instant, NoWindows
 from itocast.data.table import Table
 from itocast.data.windows import Windows
 from itocast.doctor import trials
@@ -137,13 +137,14 @@ def judge(fitted: Fitted, examined: Examined) -> Diagnosis:
 def _parts(fitted: Fitted, table: Table, start: int | None) -> tuple[Windows | None, Windows | None]:
     """The forecasts that were held out from training, and those that are newer or after `start`."""
     end = int(fitted.context.times.max())
-    preparation = fitted.preparation.meeting(table, fitted.held)
+    held = fitted.held.rows(table)
+    preparation = fitted.preparation.meeting(table, held)
     numbers = preparation.numbers(table)
 
-    def between(after: int, until: int | None) -> Windows | None:
+    def between(after: Instant, until: Instant) -> Windows | None:
         try:
             return preparation.windows(table, after, until, numbers)
         except NoWindows:
             return None
 
-    return between(fitted.held, end), between(end if start is None else start, None)
+    return between(held, end), between(end if start is None else start, None)

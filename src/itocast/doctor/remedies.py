@@ -26,7 +26,7 @@ def remedy(finding: Finding, fitted: Fitted, tried: dict[str, Any]) -> str:
     if finding.fault == "size":
         return "calibration='isotonic' bends the laws; more lags (window=) or covariates (past=) tell large from small"
     if finding.fault == "few paths":
-        return f"predict with paths={4 * fitted.model.paths} of the model"
+        return f"predict with paths={4 * fitted.network.model.paths} of the model"
     if finding.fault == "coarse step":
         dt = tried["solver"][0]["dt"]
         return f"fit anew with a finer step, {dt / 4:g} instead of {dt:g}: block={{'dt': {dt / 4:g}}} of the model"

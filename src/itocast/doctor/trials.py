@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -28,12 +29,14 @@ BETTER = 0.01  # share of the CRPS by which more paths must help to be a finding
 def run(fitted: Fitted, windows: Windows) -> tuple[dict[str, Any], list[Finding]]:
     """What each change does to law and CRPS, every calibrator's scores, the solver, and what of that is a fault."""
     windows = windows.thin(MOST)
-    y, plain = windows.actuals(), fitted.raw(windows)
+    y, net = windows.actuals(), fitted.net
+    plain = fitted.uncorrected(windows) if net is None else net.law(windows)
     before = _crps(plain, y)
     out: dict[str, Any] = {"forecasts": int((~y.isnan()).sum()), "crps": before}
-    for name, change in _changes(fitted.model).items():
-        law = fitted.changed(change).raw(windows)
-        out[name] = {"gain": 1 - _crps(law, y) / before, "moves": _moves(plain, law)}
+    if net is not None:
+        for name, change in _changes(net.model).items():
+            law = net.changed(change).law(windows)
+            out[name] = {"gain": 1 - _crps(law, y) / before, "moves": _moves(plain, law)}
     out["calibrators"] = Auto().fit(fitted.uncorrected(windows), y, fitted.groups_of(windows)).scores
     out["solver"] = solver(fitted, windows)
     return out, _found(out)
@@ -57,10 +60,11 @@ def _found(out: dict[str, Any]) -> list[Finding]:
 
 def solver(fitted: Fitted, windows: Windows) -> list[dict[str, Any]]:
     """For each SDE-block: the bounds of Theorem 1, and how far the law moves as its step is halved, and again."""
-    blocks = _blocks(fitted.model)
+    blocks = [] if fitted.net is None else _blocks(fitted.net.model)
     if not blocks:
         return []
-    laws = [fitted.changed(partial(_finer, times=times)).raw(windows.thin(200)) for times in (1, 2, 4)]
+    net = fitted.network
+    laws = [net.changed(partial(_finer, times=times)).law(windows.thin(200)) for times in (1, 2, 4)]
     moves = {"halved": _moves(*laws[:2]), "halved_again": _moves(*laws[1:])}
     return [
         {"T": one.T, "dt": one.dt, "solver": one.solver, "lipschitz": str(one.lipschitz(length=1))} | moves
@@ -95,7 +99,9 @@ def _crps(law: Forecast, y: Tensor) -> float:
     """The mean over known outcomes, under the best width that the law can have."""
     seen = ~y.isnan()
     law = Tabulated.of(law)
-    law = VarianceScaling().fit(law, y).apply(law)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of few outcomes: nothing is corrected for a user here
+        law = VarianceScaling().fit(law, y).apply(law)
     return law.crps(torch.where(seen, y, law.mean))[seen].mean().item()
 
 

@@ -41,6 +41,12 @@ def inputs_of(fitted: Fitted) -> list[Input]:
             "the first row again before the start of a series",
         )
     ]  # fmt: skip
+    if p.echoes:
+        back = " and ".join(str(echo) for echo in p.echoes)
+        meaning = f"the values {back} steps before each time that is forecast; {seen}"
+        out.append(Input("season", (len(p.echoes), horizon, targets), False, meaning))
+        meaning = "1 where the series reaches so far back, else 0"
+        out.append(Input("seasoned", (len(p.echoes),), True, meaning))
     if p.incomplete:
         out.append(Input("age", (window, targets), False, "steps since each value was seen, 0 for one of its own row"))
     if p.irregular:
@@ -81,6 +87,11 @@ def arrays_of(fitted: Fitted, table: Table, windows: Windows, preparation: Prepa
     steps = windows.numbers.clock
     wall = table.clock.index(table.times[ahead.reshape(-1)]) if p.cycles else None
     out: Arrays = {"lags": values[back], "age": age[back], "gap": steps_between(table)[back]}
+    if p.echoes:
+        reach = origin[:, None] + 1 - np.array(p.echoes)  # (windows, echoes)
+        out["seasoned"] = (reach >= first[series][:, None]).astype(np.int64)
+        rows = ahead[:, None] - np.array(p.echoes)[:, None]  # (windows, echoes, horizon)
+        out["season"] = values[np.maximum(rows, 0)]
     if steps is not None:
         out["until"] = (steps[torch.from_numpy(ahead)] - steps[windows.origins][:, None]).numpy()
     if wall is not None:

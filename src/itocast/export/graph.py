@@ -15,7 +15,7 @@ from itocast.calibration import Adaptive
 from itocast.clipped import SUPPORTS
 from itocast.data.scaling import QuantileNormal, Scaler
 from itocast.data.targets import every_target, together
-from itocast.data.windows import FAR, SPREAD, squash
+from itocast.data.windows import FAR, own_columns, squash
 from itocast.export.contract import inputs_of
 from itocast.export.corrections import chosen, correction, count
 from itocast.export.laws import Levels, Mixture
@@ -58,8 +58,8 @@ class Graph(nn.Module):
     def __init__(self, fitted: Fitted, levels: list[float]) -> None:
         super().__init__()
         p = self.preparation = fitted.preparation
-        self.model, self.names = fitted.model.eval(), [spec.name for spec in inputs_of(fitted)]
-        self.apart = fitted.apart
+        self.model, self.names = fitted.network.model.eval(), [spec.name for spec in inputs_of(fitted)]
+        self.apart = fitted.network.apart
         self.levels = Levels.of(torch.tensor(levels, dtype=torch.float64))
         self.ends = SUPPORTS[fitted.support]
         self.correct = correction(fitted.calibrator)
@@ -75,6 +75,8 @@ class Graph(nn.Module):
         else:
             self.shift, self.scale = _shift_and_scale(targets)
         self.scales = torch.tensor([parts[:2] for parts in p.scales.values()], dtype=torch.float64)
+        self.ranges = self._ranges()
+        self.own = own_columns(p.window, p.horizon, p.data.local, len(p.echoes))
         self.known = count(fitted.calibrator)
         self.grouped = bool(self.by) and not isinstance(fitted.calibrator, Adaptive)
         self.places = self._numbers(fitted.groups[: self.known - 1])
@@ -106,7 +108,7 @@ class Graph(nn.Module):
 
     def _law(self, inputs: Inputs) -> Forecast:
         """What the model says of all targets, as `Fitted.raw`."""
-        read = every_target(inputs, self.preparation.data.local) if self.apart else inputs
+        read = every_target(inputs, self.own) if self.apart else inputs
         law = self.model(read, self.model.paths, self.noise.again())
         return together(law, inputs.lags.shape[-1]) if self.apart else law
 
@@ -122,6 +124,14 @@ class Graph(nn.Module):
         places = {label: place + 1 for place, label in enumerate(labels)}
         return torch.tensor([*(places.get(str(label), 0) for label in self.preparation.scales), 0])
 
+    def _ranges(self) -> Tensor:
+        """The range of levels of each series, empty for one that training did not see, (series + 1, 2, targets)."""
+        targets = len(self.preparation.columns.targets)
+        nothing = [math.inf] * targets, [-math.inf] * targets
+        known = self.preparation.ranges
+        parts = [known.get(str(label), nothing) for label in self.preparation.scales]
+        return torch.tensor([*parts, nothing], dtype=torch.float32)
+
     def _series_scale(self, x: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Centre and deviation of each row's series, (rows, targets)."""
         if "series" not in x:
@@ -129,6 +139,21 @@ class Graph(nn.Module):
         else:
             both = torch.where(x["series"][:, None, None] < 0, x["scale"], self.scales[x["series"].clamp(min=0)])
         return both[:, 0], both[:, 1]
+
+    def _echo(
+        self, x: dict[str, Tensor], place: int, centre: Tensor, spread: Tensor, scales: tuple[Tensor, Tensor]
+    ) -> list[Tensor]:
+        """What each step was a season ago, as `Windows.batch`."""
+        shift, scale = (part[:, None] for part in scales)
+        values = _small(self.to_targets((x["season"][:, place] - shift) / scale))
+        seen = x["seasoned"][:, place, None, None].float()
+        relative = tame((values - centre) / spread, FAR)
+        return [(seen * relative).flatten(1), seen.expand_as(centre).flatten(1)]
+
+    def _shown(self, x: dict[str, Tensor], centre: Tensor) -> Tensor:
+        """1 where the level of a window is shown to the model, as `Windows.batch`."""
+        known = self.ranges[self._number(x)] if "series" in x else self.ranges[:1]
+        return ((centre >= known[:, :1]) & (centre <= known[:, 1:])).float()
 
     def _number(self, x: dict[str, Tensor]) -> Tensor:
         """The series of each row, the one after the last for one that is not known."""
@@ -165,9 +190,13 @@ class Graph(nn.Module):
         read = lags
         if p.data.local:
             centre = last.mean(1, keepdim=True)
-            spread = ((last - centre).square().mean(1, keepdim=True) + SPREAD**2).sqrt()
+            spread = ((last - centre).square().mean(1, keepdim=True) + p.floor**2).sqrt()
             read, anchor = (last - centre) / spread, (anchor - centre) / spread
-            known += [centre.flatten(1), spread.log().flatten(1), lags.flatten(1)]
+            for place in range(len(p.echoes)):
+                known += self._echo(x, place, centre, spread, self._series_scale(x))
+            shown = self._shown(x, centre)
+            parts = (torch.ones_like(centre), centre, spread.log(), lags)
+            known += [(shown * part).flatten(1) for part in parts]
         past = _small(self.scalers["past"](x["past"])) if "past" in x else lags[..., :0]
         inputs = Inputs(read, past, torch.cat(known, 1) if known else rows, anchor.expand(-1, p.horizon, -1))
         return inputs, centre, spread

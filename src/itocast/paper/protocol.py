@@ -148,7 +148,7 @@ def measure(
         "parameters": fitted.parameters, "fit_seconds": seconds, "seconds_to_best": seconds * passed,
         "best_epoch": history.best,
         "stopped": history.stopped,
-        "training": history.settings, "model": fitted.model.config, "history": _history(history.epochs),
+        "training": history.settings, "model": fitted.network.model.config, "history": _history(history.epochs),
         "scores": scores | _parts(law), "curve": _curve(law, y), "excerpt": _excerpt(law, y),
         "shown": {name: scores[name] for name in ("rmse", "crps", "cwce")},
     }  # fmt: skip

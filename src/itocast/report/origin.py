@@ -19,7 +19,6 @@ def settings(fitted: Fitted) -> str:
     """TOML for `itocast fit --config`, with all that differs from what it would take by itself."""
     recipe, prepared = fitted.recipe, fitted.preparation
     columns = prepared.columns
-    config = {name: value for name, value in fitted.model.config.items() if name not in ("sizes", "seed")}
     top = {
         "horizon": recipe.horizon, "window": prepared.window, "effort": recipe.effort, "support": recipe.support,
         "calibration": recipe.calibration or "none", "calibration_by": recipe.calibration_by or "none",
@@ -28,9 +27,17 @@ def settings(fitted: Fitted) -> str:
         "future": list(columns.future), "static": list(columns.static),
     }  # fmt: skip
     data = prepared.data.model_dump() | ({"freq": prepared.clock.freq} if prepared.data.freq else {})
-    kind = next((kind for kind, cls in MODELS.items() if cls is type(fitted.model)), type(fitted.model).__name__)
-    tables = {"data": data, "training": fitted.history.settings, "model": {"kind": kind} | config}
+    tables = {"data": data, "training": fitted.history.settings, "model": _model(fitted)}
     return toml(_given(top | tables))
+
+
+def _model(fitted: Fitted) -> dict[str, Any]:
+    """What was asked for, by its settings where it is a network alone."""
+    if fitted.net is None or fitted.share < 1:
+        return {"kind": "prior" if fitted.recipe.build is None else "auto"}
+    model = fitted.net.model
+    kind = next((kind for kind, cls in MODELS.items() if cls is type(model)), type(model).__name__)
+    return {"kind": kind} | {name: value for name, value in model.config.items() if name not in ("sizes", "seed")}
 
 
 def _given(values: dict[str, Any]) -> dict[str, Any]:
@@ -53,7 +60,7 @@ def data(fitted: Fitted, table: Table) -> dict[str, Any]:
     for array in (table.starts.astype(np.int64), table.times.astype(np.int64), table.y):
         digest.update(np.ascontiguousarray(array).tobytes())
     first, last, held, end = table.clock.index(
-        np.array([table.times.min(), table.times.max(), fitted.held, fitted.context.times.max()])
+        np.array([table.times.min(), table.times.max(), fitted.held.typical, fitted.context.times.max()])
     )
     return {
         "rows": len(table), "series": len(table.ids), "freq": table.clock.freq, "first": str(first), "last": str(last),

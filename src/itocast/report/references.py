@@ -39,8 +39,8 @@ def _of_model(name: str, fitted: Fitted, other: Table, table: Table, windows: Wi
             f"beside names {name!r}, which forecasts other targets, steps or rows: expected a model with the horizon "
             f"{windows.horizon} and the targets {', '.join(table.columns.targets)} that reads the table in the same way"
         )
-    prepared = fitted.preparation.meeting(other, fitted.held)
-    own = Windows(prepared.numbers(other), prepared.window, windows.horizon, prepared.data.local, windows.origins)
+    prepared = fitted.preparation.meeting(other, fitted.held.rows(other))
+    own = prepared.of_origins(other, windows.origins)
     law = fitted.law(own)
     scored = score(law, own.actuals())
     return {key: METRICS[key](scored) for key in SHOWN}

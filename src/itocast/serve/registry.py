@@ -43,7 +43,7 @@ def _about(name: str, version: str, forecaster: Forecaster) -> dict[str, Any]:
     prepared, columns, context = fitted.preparation, fitted.preparation.columns, fitted.context
     return {
         "name": name, "version": version, "loaded": datetime.now(UTC).isoformat(timespec="seconds"),
-        "kind": type(fitted.model).__name__, "parameters": fitted.parameters,
+        "kind": fitted.kind, "parameters": fitted.parameters,
         "columns": columns.model_dump(mode="json"), "freq": prepared.clock.freq, "zone": prepared.clock.zone,
         "dates": prepared.clock.dates, "horizon": prepared.horizon, "window": prepared.window,
         "support": fitted.support, "series": len(context.ids), "names": [str(i) for i in context.ids[:SHOWN]],

@@ -54,7 +54,9 @@ def joins(forecaster: Forecaster) -> bool:
     Recurrent networks and the deep GP round by how many rows there are; where times are irregular, time is counted
     from the first of the table.
     """
-    model = forecaster.fitted.model
+    if forecaster.fitted.net is None:
+        return not forecaster.fitted.preparation.irregular
+    model = forecaster.fitted.net.model
     rounds = isinstance(model, DeepGP) or any(isinstance(part, nn.RNNBase) for part in model.modules())
     return not rounds and not forecaster.fitted.preparation.irregular
 

@@ -17,6 +17,7 @@ import pandas as pd
 
 from itocast.arguments import whole
 from itocast.config import Config
+from itocast.data.holdout import Cut, held_rows
 from itocast.data.preparation import Preparation
 from itocast.data.table import Table
 from itocast.fitted import Recipe
@@ -103,7 +104,8 @@ class Search:
             config.text()  # settings that a file cannot hold are refused before the work
         self.config, self.folder = config, folder
         forecaster = config.forecaster()
-        recipe, table = forecaster.recipe, forecaster._table(df, **config.columns())
+        recipe = replace(forecaster.recipe, prior=False)  # settings of a network are searched
+        table = forecaster._table(df, **config.columns())
         newest = table.cutoff(1 - HELD)
         older = table.until(newest)
         cut = older.cutoff(1 - HELD)
@@ -112,7 +114,7 @@ class Search:
             mode="json", exclude_unset=True, exclude={"window"} if not config.window else None
         )
         preparation, self.defaults = _defaults(learned, recipe)
-        train = learned.until(learned.cutoff(1 - recipe.data.validation))
+        train = learned.until(_held(learned, recipe))
         spare = (int(np.median(np.diff(train.starts))) - recipe.horizon) // 2
         self.space = space_of(self.defaults, flat(self.fixed), spare)
         widest = replace(preparation, window=int(max(self.space.get("window", [preparation.window]))))
@@ -202,7 +204,7 @@ class Search:
         began, fit = monotonic(), dict[str, Any](outcome="finished")
         done = len(self.study.trials) + len(self.study.fits)
         try:
-            recipe = replace(self._config(settings).forecaster().recipe, seed=seed)
+            recipe = replace(self._config(settings).forecaster().recipe, seed=seed, prior=False)
             fit["sums"] = self.timed.crps(part, recipe, deadline, lambda epoch: say(epoch, done)).tolist()
         except (ArithmeticError, ValueError) as error:
             if not settings:
@@ -233,9 +235,17 @@ class Search:
         return found
 
 
+def _held(table: Table, recipe: Recipe) -> np.ndarray:
+    """The instant of each row's series after which a fit holds rows out, (rows,)."""
+    rows = held_rows(np.diff(table.starts), recipe.data.validation, recipe.horizon)
+    return Cut.newest(table, rows).rows(table)
+
+
 def _defaults(table: Table, recipe: Recipe) -> tuple[Preparation, dict[str, Any]]:
     """What a fit with no setting changed would use, each setting by its name."""
-    cut = table.cutoff(1 - recipe.data.validation)
+    if recipe.build is None:
+        raise ValueError("model.kind='prior': it has no settings to search; leave it out, or name a network")
+    cut = _held(table, recipe)
     preparation = Preparation.fit(table, recipe.horizon, recipe.window, recipe.data, until=cut)
     train = preparation.meeting(table, cut).windows(table, until=cut)
     model, training = recipe.build(train.sizes, seed=recipe.seed).config, recipe.settings(len(train)).model_dump()
