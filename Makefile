@@ -1,6 +1,6 @@
 PYTHON ?= python3
 BIN := .venv/bin
-.PHONY: demo test lint bench bench-core bench-forecaster bench-scale bench-speed bench-recipe bench-serve bench-peers paper clean
+.PHONY: demo test lint bench bench-core bench-forecaster bench-scale bench-short bench-speed bench-recipe bench-serve bench-peers prior paper clean
 
 demo: .venv/installed
 	$(BIN)/itocast demo
@@ -13,7 +13,7 @@ lint: .venv/installed-test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: bench-core bench-forecaster bench-scale bench-speed bench-recipe bench-peers
+bench: bench-core bench-forecaster bench-scale bench-short bench-speed bench-recipe bench-peers
 
 DATA ?= data
 
@@ -47,6 +47,21 @@ bench-serve: .venv/installed-serve
 bench-peers: .venv/installed-bench
 	$(BIN)/python benchmarks/peers.py --data-dir $(DATA)
 	$(BIN)/python benchmarks/peers.py --page
+
+bench-short: .venv/installed
+	$(BIN)/python benchmarks/short.py tasks --data-dir $(DATA)
+	$(BIN)/python benchmarks/short.py tasks --data-dir $(DATA) --model prior --missing
+	$(BIN)/python benchmarks/short.py generators
+	$(BIN)/python benchmarks/short.py months
+	$(BIN)/python benchmarks/short.py ladder
+	$(BIN)/python benchmarks/short.py zero-shot
+
+PRIOR ?= benchmarks/prior
+HOURS ?= 4
+
+prior: .venv/installed  # goes on from the checkpoint in the folder, if there is one
+	$(BIN)/python -m itocast.prior.pretraining --folder $(PRIOR) --hours $(HOURS)
+	$(BIN)/python -m itocast.prior.pretraining --folder $(PRIOR) --export 2000
 
 paper: .venv/installed-dgp
 	$(BIN)/itocast paper all --data-dir $(DATA)

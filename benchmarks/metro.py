@@ -55,7 +55,8 @@ class Metro:
         seconds = time.process_time() - began
         scores = metrics.evaluate(*forecaster.backtest_distribution(self.frame, start=self.cut - 1))
         scores |= {"epochs": len(fitted.history.epochs), "seconds": seconds, "parameters": fitted.parameters}
-        print(fitted.network.model.__class__.__name__, f"{seed=}", {k: round(v, 3) for k, v in scores.items()}, file=sys.stderr)
+        shown = {name: round(value, 3) for name, value in scores.items()}
+        print(type(fitted.network.model).__name__, f"{seed=}", shown, file=sys.stderr)
         return scores
 
 

@@ -2,8 +2,8 @@
 
 `tasks` scores one Forecaster on each of six public tasks, once its scores of seasonal naive are
 the published ones; `autoets` scores local methods on them, in an environment with statsforecast;
-`generators`, `months` and `ladder` forecast series of known laws, and judge each interval by the
-futures that the law draws from the same past. Results are rows of a file, written as they come:
+`generators`, `zero-shot`, `months` and `ladder` forecast series of known laws, and judge each
+interval by the futures that the law draws from the same past. Results are rows of a file, written as they come:
 `--missing` leaves those that are there, `--page` makes the page alone.
 """
 
@@ -98,6 +98,7 @@ def local(arguments: argparse.Namespace) -> str:
 def laws(arguments: argparse.Namespace) -> str:
     """Run and write an experiment on known laws."""
     experiment = EXPERIMENTS[arguments.table]
+    arguments.model = arguments.model or experiment.model
     rows = Rows(beside(arguments, f"-{arguments.table}.csv"), experiments.KEY)
     if not arguments.page:
         runs = arguments.runs or experiment.runs

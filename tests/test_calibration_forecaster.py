@@ -93,6 +93,7 @@ def test_row_by_row_is_all_at_once(adaptive, frame, tmp_path):
     slowly = Forecaster.load(tmp_path)
     assert [slowly.observe(frame[row : row + 1]) for row in range(OLD, OLD + 20)] == [1] * 20
     assert adaptive.observe(frame[OLD : OLD + 20]) == 20
+    assert slowly.fitted.evidence == pytest.approx(adaptive.fitted.evidence)
     np.testing.assert_allclose(slowly.predict()[BOUNDS], adaptive.predict()[BOUNDS], rtol=1e-4)
 
 

@@ -305,7 +305,7 @@ WRONG = [
     (1, "fit {table} --target z", "target names column 'z', which is not in the table: its columns are ds, y"),
     (1, "fit {table} --time when", "time names column 'when'"),
     (1, "fit {table} --past heat", "past names column 'heat'"),
-    (1, "fit {table} --model prophet", "model.kind='prophet': expected one of sde_hnn, hnn, mc_dropout"),
+    (1, "fit {table} --model prophet", "model.kind='prophet': expected one of auto, prior, sde_hnn, hnn, mc_dropout"),
     (1, "fit {table} --support integer", "support='integer': expected one of auto, real, positive, unit"),
     (1, "fit {table} --calibration platt", "calibration='platt': expected"),
     (1, "fit {table} --repeated max", "repeated='max': input should be 'error', 'first', 'last', 'mean' or 'keep'"),

@@ -202,7 +202,8 @@ def test_levels_inside_and_outside_the_range_of_training_are_in_the_graph(level,
     """A series moves by so many of its deviations: where its level was never seen, none of it is shown."""
     frame = panel(missing=False)
     frame["z"] = frame["y"] * 2 + frame["heat"]
-    forecaster = fitted(frame=frame, names={"target": ["y", "z"], "past": ["heat"]}, data={"apart": apart})
+    names = {"target": ["y", "z"], "past": ["heat"]}
+    forecaster = fitted(frame=frame, names=names, data={"apart": apart}, support="real")
     by = level * frame.groupby("unique_id")["y"].transform("std")
     moved = frame.assign(y=frame["y"] + by)
     table = forecaster.reader.read(moved)[0]
@@ -290,7 +291,8 @@ def test_export_on_the_command_line(run, tmp_path):
     fitted("hnn", frame, {}, 1, settings, calibration="conformal").save(tmp_path / "model")
     done = run("export", tmp_path / "model", "-o", tmp_path / "out.onnx", "--levels", "0.9,0.1")
     assert done.error == ""
-    assert "reads lags, age, time, series, scale; gives mean, aleatoric, epistemic, quantiles at 0.1, 0.9" in done.out
+    assert "reads lags, season, seasoned, age, time, series, scale; gives mean, aleatoric" in done.out
+    assert "epistemic, quantiles at 0.1, 0.9" in done.out
     session = onnxruntime.InferenceSession(tmp_path / "out.onnx", providers=["CPUExecutionProvider"])
     assert session.get_outputs()[3].shape == ["rows", 1, 1, 2]
     refused = run("export", tmp_path / "nothing", "-o", tmp_path / "out.pt")

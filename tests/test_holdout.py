@@ -60,9 +60,10 @@ def test_a_series_of_which_all_rows_are_held_out_is_not_known():
 def test_a_cut_goes_by_labels_whatever_their_order():
     cut = Cut.of_labels(["b", "a", 7], [20, 10, 70])
     assert cut.at(["a", "new", "7", "b"]).tolist() == [10, NEVER, 70, 20]
-    table = build({"b": 3, "z": 2, "a": 1})
+    lengths = {"b": 3, "z": 2, "a": 1}
+    table = build(lengths)
     assert dict(zip(table.ids, cut.at(table.ids), strict=True)) == {"a": 10, "b": 20, "z": NEVER}
-    assert cut.rows(table).tolist() == [t for label in table.ids for t in cut.at([label] * {"b": 3, "z": 2, "a": 1}[label])]
+    assert cut.rows(table).tolist() == [t for label in table.ids for t in cut.at([label] * lengths[label])]
 
 
 @pytest.mark.parametrize(

@@ -94,6 +94,7 @@ def test_covariates_that_are_known_ahead_count_up_to_the_horizon_and_no_further(
     assert differs[LATER - 3 * hour]  # its third step is the first hour that was changed
 
 
+@pytest.mark.filterwarnings("ignore:intervals of")  # of fits on rows that were changed
 @pytest.mark.parametrize("refit", [True, 20])
 def test_a_backtest_that_fits_anew_sees_nothing_after_each_fit(refit):
     frame = wave_frame(240)[["time", "load", "heat"]]

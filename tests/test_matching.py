@@ -163,7 +163,8 @@ def test_a_model_that_is_too_sure_is_mended_and_no_less_accurate():
     table = wave(3000)
     cut, later = table.cutoff(0.6), table.cutoff(0.8)
     preparation = Preparation.fit(table, horizon=1, window=4, until=cut)
-    rows = [preparation.windows(table, **part) for part in ({"until": cut}, {"after": cut, "until": later})]
+    preparation, train = preparation.seen(preparation.windows(table, until=cut))
+    rows = [train, preparation.windows(table, after=cut, until=later)]
     test = preparation.windows(table, after=later)
     models = [MeanAlone(rows[0].sizes, encoder=TINY.keywords["encoder"]) for _ in range(2)]
     for model, epochs in zip(models, (0, 6), strict=True):

@@ -97,6 +97,7 @@ def test_a_part_that_comes_later_does_not_change_what_was_learned_before():
     assert not same(one.network.model, other.network.model)
 
 
+@pytest.mark.filterwarnings("ignore:intervals of")  # of a world that has changed
 def test_it_learns_what_only_the_newest_rows_show():
     """A covariate counts three times as much from where the rows that are held out begin."""
     rows, random = 1500, np.random.default_rng(0)
@@ -195,6 +196,7 @@ def test_the_order_of_rows_and_series_changes_no_digit(groups):
     pd.testing.assert_frame_equal(left, right, check_exact=True)
 
 
+@pytest.mark.filterwarnings("ignore:intervals of")  # the last run is far too long
 def test_an_update_learns_from_its_own_held_out_rows():
     frame = panel_frame(240)[["unique_id", "ds", "y"]]
     middle = frame["ds"].sort_values().iloc[len(frame) // 2]
@@ -211,7 +213,7 @@ def test_an_update_learns_from_its_own_held_out_rows():
 def test_an_exported_graph_is_the_model_as_it_is_now(tmp_path):
     from onnxruntime import InferenceSession
 
-    forecaster = waves(2, model=TINY_SDE)
+    forecaster = waves(2)
     assert forecaster.fitted.network.stages
     export.to_onnx(forecaster, tmp_path / "model.onnx", levels=[0.5])
     arrays = export.inputs(forecaster, WAVE)
@@ -246,6 +248,7 @@ def with_outcomes(windows: Windows, rows: torch.Tensor) -> Windows:
 @pytest.mark.parametrize("horizon", [1, 3])
 @pytest.mark.parametrize("fold", range(FOLDS))
 @pytest.mark.parametrize("name", ["conformal", "auto"])
+@pytest.mark.filterwarnings("ignore:intervals of")  # outcomes are changed
 def test_a_forecast_is_corrected_by_what_other_outcomes_taught(name, fold, horizon):
     """All outcomes of one part are changed: its laws stay as they are, to the last digit, and later ones do not.
 
@@ -266,6 +269,27 @@ def test_a_forecast_is_corrected_by_what_other_outcomes_taught(name, fold, horiz
     assert torch.equal(before[:, part], after[:, part])
     assert not torch.equal(before[:, ~part], after[:, ~part])
     assert not torch.equal(later, moved)
+
+
+@pytest.mark.filterwarnings("ignore:intervals of")  # outcomes are changed
+def test_where_blocks_of_time_share_all_outcomes_series_are_corrected_by_others():
+    """Of 50 rows ten are held out: in each series five forecasts of six steps, each of which shares outcomes."""
+    names = list("abcdefghijklmnop")
+    parts = [wave_frame(50, seed)[["time", "load"]].assign(id=name) for seed, name in enumerate(names)]
+    frame = pd.concat(parts)
+    forecaster = tiny(6, calibration="conformal").fit(frame, target="load", time="time", id="id")
+    fitted, table = forecaster.fitted, forecaster.reader.read(frame)[0]
+    windows = held_windows(forecaster, frame)
+    assert (len(windows), len(fitted.folds)) == (16 * 5, FOLDS)
+    series = windows.numbers.series[windows.origins]
+    for one in (0, 6, 15):
+        mine = series == one
+        before = fitted.law(windows).quantile(0.95)
+        fitted.calibrate(with_outcomes(windows, windows.steps()[mine].unique()), table.times)
+        after = fitted.law(windows).quantile(0.95)
+        assert torch.equal(before[mine], after[mine])
+        assert not torch.equal(before[~mine], after[~mine])
+        fitted.calibrate(windows, table.times)
 
 
 def test_parts_follow_one_another_in_each_series_and_survive_saving(tmp_path):

@@ -186,7 +186,7 @@ def test_memory_holds_the_ends_of_open_series_alone(forecaster, tmp_path, monkey
         monkeypatch.setattr("itocast.fitted.Fitted.at_once", 1)
         forecaster.predict(tmp_path / "table.csv")
         assert len(held) > 50
-        assert max(held) <= open_ * (4 + 2 + 10)  # window, horizon, and back to the last value seen
+        assert max(held) <= open_ * (24 + 2 + 10)  # a day ago, horizon, and back to the last value seen
 
 
 @pytest.mark.parametrize(

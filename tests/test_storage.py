@@ -127,8 +127,8 @@ def test_no_such_folder(tmp_path):
 @pytest.mark.parametrize(
     ("part", "change"),
     [
-        ("model", {"kind": "oracle"}),
-        ("model", {"config": {"depth": 3}}),
+        ("network", {"kind": "oracle"}),
+        ("network", {"config": {"depth": 3}}),
         ("recipe", {"support": "circle"}),
         ("recipe", {"loss": "mse"}),
         ("preparation", {"window": None, "lookback": 3}),

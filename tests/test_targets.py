@@ -20,6 +20,7 @@ from itocast.forecast import Forecast
 from itocast.models import MODELS
 
 TARGETS = ("load", "price")
+OWN = 3 + 1 + 3 + 4  # columns of a target: a day ago and whether it was seen, its level, lags by rank
 NAMES = {"target": list(TARGETS), "time": "time", "past": ["heat"]}
 
 
@@ -27,7 +28,9 @@ NAMES = {"target": list(TARGETS), "time": "time", "past": ["heat"]}
 def windows(request) -> Windows:
     """Of two targets: four lags, three steps ahead."""
     table = read_table(wave_frame(60), Columns(id=None, time="time", targets=TARGETS, past=("heat",)))
-    return Preparation.fit(table, 3, 4, Data(local=request.param)).windows(table)
+    preparation = Preparation.fit(table, 3, 4, Data(local=request.param))
+    early = preparation.windows(table, until=table.times[40])
+    return preparation.seen(early)[0].windows(table)
 
 
 def test_a_row_has_the_lags_and_outcomes_of_its_target_and_what_all_share(windows):
@@ -41,16 +44,21 @@ def test_a_row_has_the_lags_and_outcomes_of_its_target_and_what_all_share(window
         torch.testing.assert_close(one.anchor[mine, :, 0], x.anchor[:, :, target])
         torch.testing.assert_close(outcome[mine, :, 0], y[:, :, target], equal_nan=True)
         torch.testing.assert_close(one.past[mine], x.past)
-        shared = windows.sizes.known - 12 * windows.local
+        shared = windows.sizes.known - 2 * OWN * windows.local
         torch.testing.assert_close(one.known[mine, :shared], x.known[:, :shared])
         assert one.known[mine, -2:].eq(torch.eye(2)[target]).all()
-        lags = windows.numbers.lags[windows.back(slice(None))]  # (windows, window, targets)
         others = one.known[mine, shared : shared + 8].unflatten(1, (4, 2))
         if windows.local:
-            torch.testing.assert_close(others, Faint.deviation * lags)
+            each = x.known[:, shared:].unflatten(1, (OWN, 2))  # (windows, columns, targets)
+            lags = windows.numbers.lags[windows.back(slice(None))]  # (windows, window, targets)
+            shown = each[:, -7:-6]
+            assert shown[:, 0].eq(1).any()
+            assert shown[:, 0].eq(0).any()
+            torch.testing.assert_close(others, Faint.deviation * shown * lags)
             own = one.known[mine, shared + 8 : -2]
-            torch.testing.assert_close(own[:, 2:], lags[..., target])
-            torch.testing.assert_close(own[:, :2], x.known[:, shared:].unflatten(1, (6, 2))[:, :2, target])
+            assert own.shape[1] == OWN
+            torch.testing.assert_close(own, each[..., target])
+            torch.testing.assert_close(own[:, -4:], (shown * lags)[..., target])
         else:
             torch.testing.assert_close(others, Faint.deviation * x.lags)
 
@@ -68,7 +76,7 @@ def test_sizes_are_those_of_the_batches_and_rows_are_taken_in_any_order(windows)
     again, outcome = rows.batch(order + 2)
     for part, whole in zip((*again, outcome), (*x, y), strict=True):
         torch.testing.assert_close(part, whole[order], equal_nan=True)
-    everything = every_target(windows.batch(slice(1, 4))[0], windows.local)
+    everything = every_target(windows.batch(slice(1, 4))[0], windows.own)
     for part, whole in zip(everything, rows.batch(slice(2, 8))[0], strict=True):
         torch.testing.assert_close(part, whole)
 
@@ -77,9 +85,10 @@ def test_of_many_targets_the_latest_values_alone_are_shown(windows, monkeypatch)
     monkeypatch.setattr(targets, "SHOWN", 7)
     x, _ = Apart(windows).batch(slice(None))
     assert x.known.shape[1] == Apart(windows).sizes.known
-    shared = windows.sizes.known - 12 * windows.local
-    lags = windows.numbers.lags[windows.origins] if windows.local else windows.batch(slice(None))[0].lags[:, -1]
-    torch.testing.assert_close(x.known[::2, shared : shared + 2], Faint.deviation * lags)
+    shared = windows.sizes.known - 2 * OWN * windows.local
+    several = windows.batch(slice(None))[0]
+    latest = several.known[:, -2:] if windows.local else several.lags[:, -1]
+    torch.testing.assert_close(x.known[::2, shared : shared + 2], Faint.deviation * latest)
 
 
 def test_laws_come_back_to_their_rows_and_targets():
@@ -94,7 +103,7 @@ def test_laws_come_back_to_their_rows_and_targets():
 def test_each_target_is_forecast_as_itself():
     """Two targets that move against one another, at other levels: the law of each lies where it does."""
     frame = wave_frame()
-    forecaster = Forecaster(1, window=24, effort="fast").fit(frame[:500], **NAMES)
+    forecaster = Forecaster(1, window=24, effort="fast", model="sde_hnn").fit(frame[:500], **NAMES)
     assert forecaster.fitted.network.model.sizes.targets == 1
     law, y = forecaster.backtest_distribution(frame, start=0.8)
     error = (law.mean - y).square().mean((0, 1)).sqrt()
@@ -118,6 +127,7 @@ def test_saved_updated_and_asked_row_by_row(apart, tmp_path):
     assert again.predict()["target"].tolist() == list(TARGETS) * 3
 
 
+@pytest.mark.filterwarnings("ignore:intervals of")  # after one epoch on 120 rows
 @pytest.mark.parametrize("name", MODELS)
 def test_every_model_forecasts_several_targets(name):
     if name == "deep_gp":

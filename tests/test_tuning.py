@@ -21,6 +21,7 @@ from itocast.tuning import guard, search, timing
 from itocast.tuning.comparison import compare
 from itocast.tuning.dials import SPACE, Dial, flat, point_of, settings_at, space_of
 
+pytestmark = pytest.mark.filterwarnings("ignore:intervals of")  # after one epoch, without calibration
 FRAME = wave_frame(200)[["time", "load"]].rename(columns={"time": "ds", "load": "y"})
 MODEL = {"kind": "hnn", "encoder": {"hidden": 8, "dim": 4, "frequencies": 2, "embedding": 2}}
 TINY = {"horizon": 2, "window": 4, "model": MODEL, "training": {"epochs": 1}, "calibration": "none"}
@@ -512,7 +513,7 @@ WRONG = [
     (1, "tune table.csv --trials 1 --target z", "target names column 'z', which is not in the table"),
     (1, "tune table.csv --minutes 0", "minutes=0.0: expected a number above 0"),
     (1, "tune table.csv --trials 1 -o table.csv", "'table.csv' is a file: name a folder"),
-    (1, "tune table.csv --trials 1 --model prophet", "model.kind='prophet': expected one of sde_hnn"),
+    (1, "tune table.csv --trials 1 --model prophet", "model.kind='prophet': expected one of auto, prior, sde_hnn"),
     (1, "tune table.csv --trials 1 --horizon 150", "no forecast fits"),
     (
         1,

@@ -9,13 +9,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from conftest import panel_frame, wave
+from conftest import panel_frame, wave, wave_frame
 
 from itocast.data.clock import Clock
 from itocast.data.preparation import CATEGORIES, SCALINGS, Data, NoWindows, Preparation, default_window
 from itocast.data.reading import read_table
 from itocast.data.table import Columns, Table
-from itocast.data.windows import NARROWEST, WIDEST, Codes, Masked, Numbers, own_columns
+from itocast.data.windows import NARROWEST, WIDEST, Codes, Masked, Numbers, Windows
 from itocast.forecast import Forecast
 
 PLAIN = Data(scaling="minmax", local=False, calendar=False, identity=False)
@@ -401,9 +401,12 @@ def slow_levels(table: Table, preparation: Preparation, until: int) -> dict[str,
     return found
 
 
-def own(batch: torch.Tensor, window: int = 4) -> torch.Tensor:
-    """The columns that are of the series alone: level, spread, lags by rank, and whether these are shown."""
-    return batch[:, -own_columns(window, local=True) :]
+OWN = 1 + 1 + 1 + 4  # columns of the series alone: whether its level is shown, level, spread, four lags by rank
+
+
+def own(batch: torch.Tensor) -> torch.Tensor:
+    """The columns that are of the series alone."""
+    return batch[:, -OWN:]
 
 
 @pytest.fixture
@@ -443,12 +446,13 @@ def test_inside_the_range_the_level_is_shown(drifted):
     columns = own(windows.batch(slice(None))[0].known)
     expected = [level for found in slow_levels(table, preparation, 39).values() for level in found]
     centre, spread = torch.tensor(expected).T
-    assert (columns[:, -1] == 1).all()
-    torch.testing.assert_close(columns[:, 0], centre.float(), atol=1e-4, rtol=0)
+    assert windows.own == OWN
+    assert (columns[:, 0] == 1).all()
+    torch.testing.assert_close(columns[:, 1], centre.float(), atol=1e-4, rtol=0)
     log_spread = (spread.square() + preparation.floor**2).sqrt().log()
-    torch.testing.assert_close(columns[:, 1], log_spread.float(), atol=1e-4, rtol=0)
+    torch.testing.assert_close(columns[:, 2], log_spread.float(), atol=1e-4, rtol=0)
     lags = windows.numbers.lags[windows.back(slice(None))][..., 0]
-    assert torch.equal(columns[:, 2:-1], lags)
+    assert torch.equal(columns[:, 3:], lags)
 
 
 def test_outside_the_range_the_network_reads_the_shape_alone(drifted):
@@ -461,8 +465,7 @@ def test_outside_the_range_the_network_reads_the_shape_alone(drifted):
     assert (own(new.known)[b] == 0).all()
     for part, other in zip(new, old, strict=True):
         assert torch.equal(part[~b], other[~b])
-    width = own_columns(4, local=True)
-    assert torch.equal(new.known[b][:, :-width], old.known[b][:, :-width])
+    assert torch.equal(new.known[b][:, :-OWN], old.known[b][:, :-OWN])
     torch.testing.assert_close(new.lags, old.lags, atol=1e-4, rtol=0)
     torch.testing.assert_close(new.anchor, old.anchor, atol=1e-4, rtol=0)
 
@@ -483,18 +486,62 @@ def test_some_windows_are_learned_from_without_their_level_too(drifted):
     assert len(masked) == len(windows) + 5
     assert masked.copies.tolist() == torch.linspace(0, len(windows) - 1, 5).round().long().tolist()
     (x, y), (plain, targets) = masked.batch(slice(None)), windows.batch(slice(None))
-    count, width = len(windows), own_columns(4, local=True)
+    count = len(windows)
     for part, other in zip((*x, y), (*plain, targets), strict=True):
         assert torch.equal(part[:count], other)
     for part, other in zip((x.lags, x.anchor, y), (plain.lags, plain.anchor, targets), strict=True):
         assert torch.equal(part[count:], other[masked.copies])
-    assert (x.known[count:, -width:] == 0).all()
-    assert torch.equal(x.known[count:, :-width], plain.known[masked.copies, :-width])
+    assert (own(x.known[count:]) == 0).all()
+    assert torch.equal(x.known[count:, :-OWN], plain.known[masked.copies, :-OWN])
     order = torch.tensor([count + 2, 0, count - 1, count])
     for part, whole in zip((*masked.batch(order)[0], masked.batch(order)[1]), (*x, y), strict=True):
         assert torch.equal(part, whole[order])
     assert len(Masked.of(windows, 10_000)) == 2 * len(windows)
     assert masked.sizes == windows.sizes
+
+
+# ---- seasons beyond the window
+
+
+def hours(rows: int = 400, gaps: str = "auto", every: int | None = None) -> Table:
+    """Two targets an hour; with `every`, each so many-th hour is missing."""
+    frame = wave_frame(rows)
+    kept = frame if every is None else frame[np.arange(rows) % every > 0]
+    return read_table(kept, Columns(id=None, time="time", targets=("load", "price")), gaps=gaps)
+
+
+def test_what_each_step_was_a_day_and_a_week_ago_is_read():
+    """Relative to mean and spread of the window; before the start of the series 0, and a mark says so."""
+    table = hours()
+    preparation = Preparation.fit(table, 2, 4, Data(calendar=False))
+    assert preparation.echoes == (24, 168)
+    windows = preparation.windows(table)
+    known = windows.batch(slice(None))[0].known
+    assert windows.own == OWN + 2 * (2 + 1)  # of each target: two steps and a mark, a day and a week ago
+    assert known.shape == (len(windows), 2 * windows.own)
+    day, week, _ = known.split([6, 6, 2 * OWN], 1)
+    (shift,), (scale,) = ([part] for part in preparation.scales[table.ids[0]][:2])
+    standard = (table.y - shift) / scale
+    for echo, columns in ((24, day), (168, week)):
+        for found, origin in zip(columns, windows.origins.tolist(), strict=True):
+            past = standard[origin - 3 : origin + 1]
+            centre, spread = past.mean(0), np.sqrt(past.var(0) + preparation.floor**2)
+            there = origin + 1 >= echo
+            then = standard[origin + 1 - echo : origin + 3 - echo] if there else np.tile(centre, (2, 1))
+            np.testing.assert_allclose(found[:4].unflatten(0, (2, 2)), (then - centre) / spread, atol=1e-5)
+            assert found[4:].tolist() == [there, there]
+
+
+def test_seasons_are_read_where_rows_are_even_and_there_are_twice_as_many():
+    def echoes(table: Table, window: int = 4, **settings) -> tuple[int, ...]:
+        return Preparation.fit(table, 2, window, Data(**settings)).echoes
+
+    assert echoes(hours(335)) == (24,)
+    assert echoes(hours(336)) == (24, 168)
+    assert echoes(hours(), window=24) == (168,)
+    assert echoes(hours(), local=False) == ()
+    holes = hours(gaps="keep", every=9)
+    assert echoes(holes) == echoes(holes, elapsed=False) == ()
 
 
 # ---- how much windows tell, and what came before them
@@ -535,3 +582,35 @@ def test_a_cut_between_forecasts_is_one_in_each_series():
     assert torch.equal(windows.made(), torch.from_numpy(table.times[windows.origins.numpy()]))
     assert (windows.made() > windows.instants(windows.cut(before & False))).all()
     assert (windows.made() <= windows.instants(windows.cut(before | True))).all()
+
+
+def slow_beside(windows: Windows, part: torch.Tensor) -> list[bool]:
+    """Which forecasts share no outcome with any that may be made from after the window before a part to its last."""
+    series, rows = windows.numbers.series[windows.origins].tolist(), windows.origins.tolist()
+    found = []
+    for mine, row in zip(series, rows, strict=True):
+        inner = [other for other, at, one in zip(rows, series, part.tolist(), strict=True) if one and at == mine]
+        earlier = [other for other, at in zip(rows, series, strict=True) if at == mine and inner and other < min(inner)]
+        begin = max(earlier) + 1 if earlier else min(inner, default=0)
+        steps = {made + k for made in range(begin, max(inner, default=-1) + 1) for k in range(1, windows.horizon + 1)}
+        found.append(not steps & set(range(row + 1, row + 1 + windows.horizon)))
+    return found
+
+
+@pytest.mark.parametrize("most", [1000, 25])
+def test_forecasts_beside_a_part_share_no_outcome_with_it(most):
+    table = build((30, 40, 12))
+    windows = Preparation.fit(table, 3, 4, PLAIN).windows(table).by_time(table.times).thin(most)
+    for part in (torch.arange(len(windows)) * 5 // len(windows) == one for one in range(5)):
+        beside = windows.beside(part)
+        assert beside.tolist() == slow_beside(windows, part)
+        assert beside.any()
+        assert not (beside & part).any()
+
+
+def test_outcomes_lie_between_two_cuts():
+    table = build((20, 30, 8))
+    windows = Preparation.fit(table, 2, 4, PLAIN).windows(table, after=9)
+    begin, end = windows.around()
+    assert begin.labels == end.labels == ("a", "b")
+    assert (begin.instants.tolist(), end.instants.tolist()) == ([9, 9], [19, 29])

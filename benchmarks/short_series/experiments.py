@@ -38,7 +38,7 @@ MakeLaw = Callable[[Shape, int], Law]  # from the number of a run too
 
 
 class Experiment(NamedTuple):
-    """Every law on every shape, so many runs each."""
+    """Every law on every shape, so many runs each, by a Forecaster with some settings."""
 
     title: str
     about: str
@@ -48,6 +48,7 @@ class Experiment(NamedTuple):
     runs: int
     burn: int = 0  # rows that are not seen, until a law is stationary
     draws: int = DRAWS
+    model: str | None = None  # of the Forecaster
 
 
 def sales(shape: Shape, run: int) -> Law:
@@ -60,22 +61,29 @@ def always(law: Law) -> MakeLaw:
     return lambda shape, run: law
 
 
+HOURLY = (
+    "Hourly rows of five laws. AR(1): 0.8 of the last value around 57, deviation 10; "
+    "heteroscedastic: the same with shocks of 0.2 to 1.8 times the size by the time of day; "
+    "t(3): with shocks of three degrees of freedom; gamma: with positive shocks of shape 2; "
+    "level shifts: ten series, each row with a chance of 1 % of a jump of deviation 20."
+)
+GENERATORS: dict[str, MakeLaw] = {
+    "AR(1)": always(Autoregression()),
+    "heteroscedastic": always(Heteroscedastic()),
+    "t(3)": always(Autoregression(shock=heavy)),
+    "gamma": always(Gamma()),
+    "level shifts": always(Shifts()),
+}
 EXPERIMENTS = {
     "generators": Experiment(
-        "known generators",
-        "Hourly rows of five laws. AR(1): 0.8 of the last value around 57, deviation 10; "
-        "heteroscedastic: the same with shocks of 0.2 to 1.8 times the size by the time of day; "
-        "t(3): with shocks of three degrees of freedom; gamma: with positive shocks of shape 2; "
-        "level shifts: ten series, each row with a chance of 1 % of a jump of deviation 20.",
-        {
-            "AR(1)": always(Autoregression()),
-            "heteroscedastic": always(Heteroscedastic()),
-            "t(3)": always(Autoregression(shock=heavy)),
-            "gamma": always(Gamma()),
-            "level shifts": always(Shifts()),
-        },
+        "known generators", HOURLY, GENERATORS,
         tuple(Shape(rows, horizon, "h", 24) for rows in (400, 1500) for horizon in (1, 12)),
         levels=(90,), runs=20, burn=BURN_IN,
+    ),
+    "zero-shot": Experiment(
+        "the prior on laws that it never saw", HOURLY, GENERATORS,
+        tuple(Shape(rows, 12, "h", 24) for rows in (30, 100, 400)),
+        levels=(80, 90, 95), runs=20, burn=BURN_IN, model="prior",
     ),
     "months": Experiment(
         "months",

@@ -33,6 +33,7 @@ Step = Annotated[int, typer.Option(min=1, help="Rows from one cutoff to the next
 Refit = Annotated[int, typer.Option(min=0, help="Fit anew after so many cutoffs; 0: never.")]
 Dataset = Annotated[str, typer.Argument(help="A name of datasets list, or name=file, a path from the data folder.")]
 Abstain = Annotated[float | None, typer.Option(help="Mark so large a share of forecasts, such as 0.05, in a column.")]
+ZERO_SHOT = ", with --zero-shot."  # the end of the help of what a fitted model knows by itself
 DataDir = Annotated[Path | None, typer.Option(help="Folder with files of datasets; then comes the cache.")]
 
 
@@ -91,7 +92,7 @@ def fit(
     forecaster.save(output)
     if checkpoint:
         checkpoint.unlink(missing_ok=True)
-    console.summary(forecaster, frame, output, data)
+    console.summary(forecaster, frame, output, data, config.columns().get("past", ()))
     if report is not None:
         print(f"Report: {forecaster.report(frame, report)}")
 
@@ -101,7 +102,7 @@ app.command()(tune)
 
 @app.command()
 def predict(
-    model: Model,
+    model: Annotated[Path, typer.Argument(help="The folder that fit wrote; with --zero-shot, a table.")],
     data: Annotated[str | None, typer.Argument(help="Rows to forecast from; by default those of fit.")] = None,
     output: Output = "-",
     level: Levels = "80,95",
@@ -109,6 +110,13 @@ def predict(
     paths: Annotated[int | None, typer.Option(min=1, help="Sampled courses instead of bounds.")] = None,
     future: Annotated[str | None, typer.Option(help="Table of the covariates that are known ahead.")] = None,
     abstain: Abstain = None,
+    zero_shot: Annotated[bool, typer.Option("--zero-shot", help="Forecast a table by the prior, without fit.")] = False,
+    horizon: Annotated[int | None, typer.Option("--horizon", "-h", min=1, help=f"Steps to forecast{ZERO_SHOT}")] = None,
+    target: Annotated[
+        str | None, typer.Option(help=f"Columns to forecast, with commas{ZERO_SHOT} [default: y]")
+    ] = None,
+    time: Annotated[str | None, typer.Option(help=f"Column of times, '' for none{ZERO_SHOT} [default: ds]")] = None,
+    id: Annotated[str | None, typer.Option(help=f"Tells series apart{ZERO_SHOT} [default: unique_id]")] = None,
     threads: Threads = 1,
 ) -> None:
     """Forecast the steps after the end of each series."""
@@ -116,7 +124,8 @@ def predict(
 
     use(threads)
     frames.check_name(output)
-    forecaster = _load(model)
+    named = {"horizon": horizon, "target": target, "time": time, "id": id}
+    forecaster = _zero_shot(model, data, future, named) if zero_shot else _fitted(model, named)
     rows, ahead = (None if source is None else read(source) for source in (data, future))
     levels, probabilities = _numbers("level", level), _numbers("quantiles", quantiles)
     forecaster.predict_file(rows, output, levels, probabilities, paths, ahead, abstain)
@@ -293,6 +302,28 @@ def datasets_get(name: Dataset, output: Output = "-", data_dir: DataDir = None) 
 
     frames.check_name(output)
     frames.write(sources.load(name, data_dir), output)
+
+
+def _zero_shot(table: Path, data: str | None, future: str | None, named: dict[str, Any]) -> Any:
+    """The prior on a table; it reads the targets alone."""
+    for name, value in {"DATA": data, "--future": future}.items():
+        if value is not None:
+            raise ValueError(
+                f"{name} {value} does not go with --zero-shot: it forecasts the one table that it is given"
+            )
+    chosen = settings(**named, model="prior")
+    return chosen.forecaster().fit(read(str(table)), **chosen.columns())
+
+
+def _fitted(folder: Path, named: dict[str, Any]) -> Any:
+    """A model that was fitted, which has settings of its own."""
+    for name, value in named.items():
+        if value is not None:
+            raise ValueError(
+                f"--{name} {value} goes with --zero-shot alone: a model of fit has a {name} of its own; leave it "
+                "out, or add --zero-shot to forecast a table"
+            )
+    return _load(folder)
 
 
 def _load(folder: Path) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,11 @@ def count(number: int, thing: str) -> str:
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
-def summary(forecaster: Forecaster, frame: Any, output: Path, data: str) -> None:
-    """What was learned from, how it went, the scores of the newest rows, and what to do next."""
+def summary(forecaster: Forecaster, frame: Any, output: Path, data: str, past: Sequence[str] = ()) -> None:
+    """What was learned from, how it went, the scores of the newest rows, and what to do next.
+
+    `past` are the past covariates that were given.
+    """
     fitted = forecaster.fitted
     prepared, history = fitted.preparation, fitted.history
     console = Console()
@@ -33,7 +37,8 @@ def summary(forecaster: Forecaster, frame: Any, output: Path, data: str) -> None
         f"{series:,} series of {target}, a row every {prepared.clock.freq}; {prepared.window} rows back, "
         f"{prepared.horizon} ahead; {fitted.parameters:,} parameters, {count(len(history.epochs), 'epoch')} "
         f"({history.stopped}, best {history.best}){_last(history)}, trained in {history.seconds:.0f} s.\n"
-        f"Forecasts by {fitted.kind}{_shares(fitted)}. Range: {_range(fitted)}. Calibration {fitted.calibration}.",
+        f"Forecasts by {fitted.kind}{_shares(fitted)}.{_left_out(fitted, past)} Range: {_range(fitted)}. "
+        f"Calibration {fitted.calibration}.",
         highlight=False, soft_wrap=True,
     )  # fmt: skip
     scores = forecaster.evaluate(frame)
@@ -68,6 +73,14 @@ def _shares(fitted: Fitted) -> str:
         f", the network with a share of {100 * fitted.share:.0f} % (CRPS of held-out rows: "
         f"network {network:.3g}, prior {prior:.3g})"
     )
+
+
+def _left_out(fitted: Fitted, past: Sequence[str]) -> str:
+    """Which covariates did not earn their place."""
+    dropped = [name for name in past if name not in fitted.preparation.columns.past]
+    if not dropped or fitted.net is None:
+        return ""
+    return f" Past covariates are left out, without which held-out rows were forecast better: {', '.join(dropped)}."
 
 
 def _range(fitted: Fitted) -> str:

@@ -15,6 +15,7 @@ from torch import Tensor
 from itocast.abstention import Doubt
 from itocast.blend import best_share, blended
 from itocast.calibration import CALIBRATORS, Adaptive, Auto, Calibrator
+from itocast.cautions import warn_of_misses
 from itocast.clipped import Again, clip, tabulated
 from itocast.data.holdout import Cut, held_rows
 from itocast.data.preparation import Data, NoWindows, Preparation
@@ -35,6 +36,8 @@ FRESH = 2000  # forecasts that calibration looks back at, even where that is mor
 ENOUGH = 50  # new windows without which an update leaves the calibration as it is
 FEWEST = 40  # windows to learn from, below which the prior forecasts alone
 QUICK = 5000  # windows up to which a fast fit is the prior alone
+LEAN = 5000  # rows up to which past covariates must earn their place: few rows teach chance
+EARNED = 0.98  # times the CRPS with them that a forecast without them must reach to be taken
 COMPARED = 300  # held-out windows on which network and prior are compared, evenly spaced
 FOLDS = 5  # of held-out forecasts: each is corrected by what the others taught
 
@@ -85,7 +88,7 @@ class Fitted:
     calibrator: Calibrator | None = None
     by: str | None = None  # "series", or a static column: what groups go by
     groups: list[str] = field(default_factory=list)  # that have a correction of their own
-    outcomes: int = 0  # independent ones that the calibrator learned from
+    evidence: float = 0.0  # how many independent outcomes the calibrator learned from
     folds: list[Calibrator] = field(default_factory=list)  # that had not seen a part of the held-out rows
     edges: list[Cut] = field(default_factory=list)  # between these parts, and around them
 
@@ -96,16 +99,21 @@ class Fitted:
         support = support_of(table)[0] if recipe.support == "auto" else recipe.support
         zero_shot = ZeroShot.of(table) if recipe.prior else None
         fitted = cls._with_network(table, recipe, zero_shot, support, checkpoint)
-        if fitted is None:
-            fitted = cls._of_prior(table, recipe, zero_shot, support)
+        if fitted is not None and zero_shot is not None and table.columns.past and len(table) <= LEAN:
+            lean = cls._with_network(table.without_past(), recipe, zero_shot, support)
+            fitted = lean if lean is not None and lean.score < EARNED * fitted.score else fitted
+        if fitted is None or fitted.share == 0:
+            shares = {} if fitted is None else fitted.shares
+            fitted = cls._of_prior(table, recipe, zero_shot, support, shares)
         fitted.context = context(as_it_came, fitted.preparation.reach + recipe.horizon)
         return fitted
 
     @classmethod
     def _with_network(
-        cls, table: Table, recipe: Recipe, zero_shot: ZeroShot | None, support: str, checkpoint: str | Path | None
-    ) -> Fitted | None:
-        """With a network, or None where the prior forecasts better without one."""
+        cls, table: Table, recipe: Recipe, zero_shot: ZeroShot | None, support: str,
+        checkpoint: str | Path | None = None,
+    ) -> Fitted | None:  # fmt: skip
+        """With a network, whose share is 0 where the prior forecasts better; None where it has too little to learn."""
         if recipe.build is None:
             return None
         held = Cut.newest(table, held_rows(np.diff(table.starts), recipe.data.validation, recipe.horizon))
@@ -130,13 +138,14 @@ class Fitted:
         fitted = cls(recipe, preparation, net, zero_shot, 1.0, {}, table, held, support, independent, Doubt.of(train))
         if zero_shot is not None:
             fitted.choose(later)
-            if fitted.share == 0:
-                return None
-        fitted.calibrate(later, table.times)
+        if fitted.share > 0:
+            fitted.calibrate(later, table.times)
         return fitted
 
     @classmethod
-    def _of_prior(cls, table: Table, recipe: Recipe, zero_shot: ZeroShot | None, support: str) -> Fitted:
+    def _of_prior(
+        cls, table: Table, recipe: Recipe, zero_shot: ZeroShot | None, support: str, shares: dict[float, float]
+    ) -> Fitted:
         """The prior alone: it learned from no row, so most of them can tell how well it does."""
         assert zero_shot is not None
         preparation = Preparation.fit(table, recipe.horizon, 1, recipe.data)
@@ -144,7 +153,7 @@ class Fitted:
         lengths = np.diff(table.starts)
         held = Cut.newest(table, lengths - np.maximum(lengths // 3, 1))
         independent = Dependence.none(recipe.horizon, len(table.columns.targets))
-        fitted = cls(recipe, preparation, None, zero_shot, 0.0, {}, table, held, support, independent, None)
+        fitted = cls(recipe, preparation, None, zero_shot, 0.0, shares, table, held, support, independent, None)
         try:
             windows = preparation.windows(table, after=held.rows(table))
         except NoWindows:
@@ -152,6 +161,11 @@ class Fitted:
         fitted.doubt = Doubt.of(windows)
         fitted.calibrate(windows, table.times)
         return fitted
+
+    @property
+    def score(self) -> float:
+        """The scaled CRPS of held-out rows that settled the share of the network."""
+        return self.shares[self.share]
 
     def choose(self, later: Windows) -> None:
         """Settle the share of the network by forecasts of rows that it had not learned from."""
@@ -194,15 +208,15 @@ class Fitted:
         most = max(ENOUGH, CELLS // (windows.horizon * len(self.preparation.columns.targets)))
         windows = windows.by_time(times).last(max(len(windows) // 2, FRESH)).thin(most)
         law, y = self.uncorrected(windows), windows.actuals()
-        seen = (~y.isnan()).any(-1).any(-1).double().mean().item()
-        independent = max(1.0, windows.independent() * seen)
-        self.outcomes = round(independent)
+        independent = max(1.0, windows.independent() * _observed(y))
+        self.evidence = independent
         if self.recipe.calibration:
             law = tabulated(law)  # once, for fit and apply
             overlap = len(windows) / independent
             self.calibrator = self._calibrator(law, y, windows, overlap)
             self._fold(law, y, windows, overlap)
             law = self._corrected(law, windows)
+        warn_of_misses(law, y, self.outcomes)
         self.dependence = Dependence.fit(law, y)
         if self.doubt is not None:
             self.doubt = self.doubt.learned(windows, law.variance, law.epistemic)
@@ -220,17 +234,20 @@ class Fitted:
         return calibrator
 
     def _fold(self, law: Forecast, y: Tensor, windows: Windows, overlap: float) -> None:
-        """Learn the same correction without each part of the rows, for forecasts of that part."""
+        """Learn the same correction without the outcomes of each part of the rows, for forecasts of that part."""
         assert self.calibrator is not None
-        part = torch.arange(len(windows)) * FOLDS // len(windows)
         if self.outcomes < FOLDS:
             return
+        part = _parts(windows)
+        rests = [windows.beside(part == one) for one in range(FOLDS)]
+        if not all(rest.any() for rest in rests):
+            return
         groups = self.groups_of(windows)
-        for one in range(FOLDS):
-            rest = part != one
+        for rest in rests:
             others = None if groups is None else groups[rest.numpy()]
             self.folds.append(self.calibrator.again(law[rest], y[rest], others, overlap))
-        self.edges = [windows.cut(part < one) for one in range(FOLDS + 1)]
+        begin, end = windows.around()
+        self.edges = [begin, *(windows.cut(part < one) for one in range(1, FOLDS)), end]
 
     def recalibrate(self, table: Table, calibration: str | None, by: str | None) -> None:
         """Another calibration, learned from the rows that training held out and all later ones; weights stay."""
@@ -268,12 +285,14 @@ class Fitted:
         return Forecast.cat(parts)[fold.argsort(stable=True).argsort()]
 
     def _fold_of(self, windows: Windows) -> Tensor:
-        """Which part of the forecasts that taught the correction each window belongs to, -1 for none."""
+        """Which part of the outcomes that taught the correction each window belongs to, -1 for none."""
         if not self.folds:
             return torch.full((len(windows),), -1)
-        place = torch.stack([windows.made() > windows.instants(edge) for edge in self.edges]).sum(0)
-        inside = (place > 0) & (place < len(self.edges))
-        return torch.where(inside, place - 1, -1)
+        begin, *between, end = self.edges
+        first, last = windows.spans()
+        taught = (last > windows.instants(begin)) & (first <= windows.instants(end))
+        part = torch.stack([windows.made() > windows.instants(edge) for edge in between]).sum(0)
+        return torch.where(taught, part, -1)
 
     def uncorrected(self, windows: Windows, paths: int | None = None) -> Forecast:
         """The same before calibration."""
@@ -292,6 +311,11 @@ class Fitted:
             return clip(law, self.support)
         law.log_weights = law.log_weights.double().log_softmax(-1)  # one of them may be 1 to all digits of float32
         return clip(law, self.support, Again.of(law, again[windows.origins][:, None]))
+
+    @property
+    def outcomes(self) -> int:
+        """How many independent outcomes the calibrator learned from."""
+        return round(self.evidence)
 
     @property
     def at_once(self) -> int:
@@ -346,7 +370,7 @@ class Fitted:
         if len(windows):
             y = windows.actuals()
             self.calibrator.observe(self.uncorrected(windows), y)
-            self.outcomes += int((~y.isnan()).sum(0).min())
+            self.evidence += len(windows) * _observed(y) / self.recipe.horizon
         return len(windows)
 
     def update(self, new: Table) -> History:
@@ -411,3 +435,18 @@ class Fitted:
     def history(self) -> History:
         """What happened in training: nothing where the prior forecasts alone."""
         return History() if self.net is None else self.net.history
+
+
+def _parts(windows: Windows) -> Tensor:
+    """Which of FOLDS parts each window belongs to: blocks of time, or, if all of a block's are shared, of series."""
+    count = len(windows)
+    part = torch.arange(count) * FOLDS // count
+    if all(windows.beside(part == one).any() for one in range(FOLDS)):
+        return part
+    order = windows.numbers.series[windows.origins].argsort(stable=True)
+    return part[order.argsort()]
+
+
+def _observed(y: Tensor) -> float:
+    """The share of forecasts of which any outcome is known."""
+    return (~y.isnan()).flatten(1).any(1).double().mean().item()

@@ -50,7 +50,7 @@ def save(fitted: Fitted, folder: str | Path) -> None:
         "by": fitted.by,
         "groups": fitted.groups,
         "support": fitted.support,
-        "outcomes": fitted.outcomes,
+        "evidence": fitted.evidence,
         "doubt": None if fitted.doubt is None else fitted.doubt.series,
         "context": {"ids": context.ids.tolist(), "categories": categories},
     }
@@ -140,7 +140,7 @@ def _restore(manifest: dict[str, Any], tensors: dict[str, Tensor]) -> Fitted:
     if manifest["doubt"] is not None:
         doubt = Doubt(**_part(tensors, "doubt"), series=manifest["doubt"])
     edges = [_read_cut(one, f"edge/{i}", tensors) for i, one in enumerate(manifest["edges"])]
-    last = {name: manifest[name] for name in ("share", "by", "groups", "support", "outcomes")}
+    last = {name: manifest[name] for name in ("share", "by", "groups", "support", "evidence")}
     return Fitted(
         recipe,
         preparation,

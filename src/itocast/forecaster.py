@@ -15,6 +15,7 @@ from itocast import folders, metrics, results
 from itocast.arguments import choice, column_names, percentages, probabilities, share, whole
 from itocast.calibration import CALIBRATORS
 from itocast.calibration.base import warn_of_few
+from itocast.cautions import warn_of_an_early_end, warn_of_new_levels, warn_of_new_values
 from itocast.clipped import SUPPORTS
 from itocast.data import frames
 from itocast.data.preparation import Data
@@ -27,7 +28,6 @@ from itocast.forecast import Forecast
 from itocast.metrics import Scored
 from itocast.models import MODELS, SDEHNN, Model
 from itocast.network import Build
-from itocast.ranges import warn_of_new_levels, warn_of_new_values
 from itocast.reader import Reader, check_support, instant
 from itocast.schedule import EFFORTS, Training
 from itocast.training import History
@@ -134,6 +134,8 @@ class Forecaster:
         table = self._table(df, target, time, id, past, future, static)
         self._kind = frames.kind_of(df)
         self._fitted = Fitted.train(table, self.recipe, checkpoint)
+        if self._fitted.share == 1:
+            warn_of_an_early_end(self._fitted.history)
         return self
 
     def _table(

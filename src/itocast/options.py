@@ -12,7 +12,8 @@ import typer
 
 Source = Annotated[str, typer.Argument(help="A CSV (also .gz) or Parquet file; - reads CSV from standard input.")]
 Model = Annotated[
-    str | None, typer.Option(help="sde_hnn (the default), hnn, mc_dropout, deep_ensemble, bnn, deep_gp or sde_net.")
+    str | None,
+    typer.Option(help="auto (the default), prior, sde_hnn, hnn, mc_dropout, deep_ensemble, bnn, deep_gp or sde_net."),
 ]
 Calibration = Annotated[
     str | None, typer.Option(help="auto, variance, isotonic, conformal, conformal_quantiles, adaptive or none.")
@@ -24,7 +25,9 @@ Threads = Annotated[int, typer.Option(min=1, help="Processor threads to use.")]
 
 
 def settings(
-    horizon: Annotated[int | None, typer.Option(min=1, help="Steps to forecast. [default: 1]")] = None,
+    horizon: Annotated[
+        int | None, typer.Option("--horizon", "-h", min=1, help="Steps to forecast. [default: 1]")
+    ] = None,
     window: Annotated[int | None, typer.Option(min=1, help="Rows to look back; by default from the data.")] = None,
     target: Annotated[str | None, typer.Option(help="Column to forecast, or several with commas. [default: y]")] = None,
     time: Annotated[str | None, typer.Option(help="Column of times; '' for rows in order. [default: ds]")] = None,

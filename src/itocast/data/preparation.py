@@ -29,6 +29,7 @@ SCALINGS = {
 }
 Instant = int | np.ndarray | None  # one for all series, one for each row's series, (rows,), or none
 
+MOST_LAGS = 60  # of a cycle that a window holds
 CATEGORIES = 64  # so many of a column are told apart; the rest are as one that was never seen
 
 
@@ -92,19 +93,21 @@ class Preparation:
         if not len(seen):
             raise NoWindows("no rows come before the cut: there is nothing to learn from")
         kinds = SCALINGS[data.scaling]
-        window = window or default_window(table.clock, horizon, int(np.median(np.diff(seen.starts))))
+        rows = int(np.median(np.diff(seen.starts)))
+        window = window or default_window(table.clock, horizon, rows)
+        even = bool((np.rint(steps_between(seen)) == 1).all())
         self = cls(
             table.columns, table.clock, window, horizon, data,
             scalers={}, scales=scales(seen, data.scaling != "minmax"),
             categories={name: _most_common(v) for name, v in seen.values.items() if v.dtype == object},
             identity=[str(i) for i in seen.ids] if data.identity and 2 <= len(seen.ids) <= CATEGORIES else [],
             cycles=table.clock.cycles(float(np.ptp(seen.times))) if data.calendar else (),
-            regular=table.regular, irregular=data.elapsed and bool((np.rint(steps_between(seen)) != 1).any()),
+            regular=table.regular, irregular=data.elapsed and not even,
             incomplete=bool(np.isnan(seen.y).any()),
             limits=_limits(seen),
         )  # fmt: skip
-        if data.local and not self.irregular:
-            self.echoes = _echoes(table.clock, window, horizon, int(np.median(np.diff(seen.starts))))
+        if data.local and even:
+            self.echoes = _echoes(table.clock, window, horizon, rows)
         self.repeats = kinds["targets"] == "standard" and stays(seen, self._scale(seen)[2])
         for part, kind in kinds.items():
             values = self._values(seen, part)
@@ -288,14 +291,17 @@ class Preparation:
 def default_window(clock: Clock, horizon: int, rows: int) -> int:
     """As many lags as the shortest cycle has steps, or as the horizon if that is longer, up to three cycles.
 
+    Of a cycle of more than 60 steps the newest 60 do, beside what each step was a cycle ago (`_echoes`).
     At most half of what a series of so many `rows` can spare, so that most series give whole windows.
 
     >>> [default_window(Clock(freq), horizon, 1000) for freq, horizon in (("h", 1), ("h", 48), ("D", 14), ("YS", 1))]
     [24, 48, 14, 10]
+    >>> default_window(Clock("5min"), horizon=12, rows=10_000)
+    60
     >>> default_window(Clock("h"), horizon=6, rows=30)
     12
     """
-    season = max(clock.season(), 10 if clock.season() < 5 else 5)
+    season = max(min(clock.season(), MOST_LAGS), 10 if clock.season() < 5 else 5)
     return max(1, min(max(season, horizon), 3 * season, (rows - horizon) // 2))
 
 
@@ -321,9 +327,7 @@ def _echoes(clock: Clock, window: int, horizon: int, rows: int) -> tuple[int, ..
     first, second = clock.seasons()
     if not first:
         return ()
-    seasons = {
-        season * -(-horizon // season): None for season in (first, second or 2 * first)
-    }
+    seasons = {season * -(-horizon // season): None for season in (first, second or 2 * first)}
     return tuple(lag for lag in seasons if window < lag <= rows // 2)
 
 

@@ -42,6 +42,14 @@ def changes(table: Table) -> np.ndarray:
     return np.abs(table.y - before)
 
 
+def usual_steps(table: Table) -> np.ndarray:
+    """The root of the mean square of how far each target moves in a step, (series, targets); 0 if that is unknown."""
+    squares, first = changes(table) ** 2, table.starts[:-1]
+    known = ~np.isnan(squares)
+    total = np.add.reduceat(np.where(known, squares, 0.0), first)
+    return np.sqrt(total / np.maximum(np.add.reduceat(known.astype(int), first), 1))
+
+
 def stays(table: Table, rounding: np.ndarray) -> bool:
     """Whether targets often are the last value again, by more than rounding explains; `rounding` is (series, targets).
 
@@ -68,8 +76,7 @@ def support_of(table: Table) -> tuple[str, str]:
         return "positive", "all values are whole numbers, none below 0"
     if (seen == 0).mean() >= ZEROS:
         return "positive", "some values are 0, none below"
-    step = np.sqrt(np.nanmean(np.append(changes(table), np.nan) ** 2)) if len(seen) > 1 else 0.0
-    near = int((seen < step).sum())
+    near = int((y < usual_steps(table)[table.series]).sum())
     if near >= NEAR:
         return "positive", f"{near} values are within a usual step of 0, none below"
     return "real", "no value shows that 0 is an end"

@@ -78,6 +78,12 @@ class Table:
         """The rows up to an instant, which may be one of each row's series, (rows,)."""
         return self.take(self.times <= instant)
 
+    def without_past(self) -> Table:
+        """The same without its past covariates."""
+        columns = self.columns.model_copy(update={"past": ()})
+        kept = {name: v for name, v in self.values.items() if name not in self.columns.past}
+        return replace(self, columns=columns, values=kept)
+
     def sorted(self) -> Table:
         """The same with series in the order of their labels, whatever the order they came in."""
         order = np.argsort(np.array([str(label) for label in self.ids.tolist()]), kind="stable")

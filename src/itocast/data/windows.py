@@ -135,6 +135,26 @@ class Windows:
         instants = torch.maximum(last[there], first[there] - 1)
         return Cut.of_labels(self.numbers.labels["series"][there.numpy()], instants)
 
+    def around(self) -> tuple[Cut, Cut]:
+        """Just before the first outcome of the forecasts in each series, and the last of their outcomes."""
+        (begin, end), series = self.spans(), self.numbers.series[self.origins].long()
+        count = len(self.numbers.starts)
+        first = torch.full((count,), torch.iinfo(torch.int64).max).scatter_reduce(0, series, begin, "amin")
+        last = torch.full((count,), torch.iinfo(torch.int64).min).scatter_reduce(0, series, end, "amax")
+        there = torch.bincount(series, minlength=count) > 0
+        labels = self.numbers.labels["series"][there.numpy()]
+        return Cut.of_labels(labels, first[there] - 1), Cut.of_labels(labels, last[there])
+
+    def beside(self, part: Tensor) -> Tensor:
+        """A mask of the forecasts that share no outcome with those of a part, nor with any made between these."""
+        rows, series = self.origins, self.numbers.series[self.origins].long()
+        far = torch.full((len(self.numbers.starts),), torch.iinfo(torch.int64).max // 2)
+        first = far.scatter_reduce(0, series[part], rows[part], "amin")[series]
+        last = (-far).scatter_reduce(0, series[part], rows[part], "amax")[series]
+        earlier = rows < first
+        before = (-far).scatter_reduce(0, series[earlier], rows[earlier], "amax")[series]
+        return (rows + self.horizon <= before + 1) | (rows >= last + self.horizon)
+
     def instants(self, cut: Cut) -> Tensor:
         """The instant of a cut in the series of each forecast, (windows,)."""
         series, place = self.numbers.series[self.origins].unique(return_inverse=True)
@@ -217,9 +237,7 @@ class Windows:
         anchor = anchor.expand(-1, self.horizon, -1)
         return Inputs(lags, embedding(back, n.past), torch.cat(known, 1), anchor), targets
 
-    def _echo(
-        self, echo: int, origin: Tensor, ahead: Tensor, centre: Tensor, spread: Tensor
-    ) -> list[Tensor]:
+    def _echo(self, echo: int, origin: Tensor, ahead: Tensor, centre: Tensor, spread: Tensor) -> list[Tensor]:
         """What each step was a season ago, relative to the window, and whether it was seen; else 0."""
         first = self.numbers.starts[self.numbers.series[origin]]
         seen = (origin + 1 - echo >= first)[:, None, None].float()

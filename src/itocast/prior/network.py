@@ -70,6 +70,7 @@ class Network(nn.Module):
         mask = torch.zeros(hidden.shape).masked_fill(hidden, -torch.inf)[:, None, None]
         memory = []
         for layer in self.layers:
+            assert isinstance(layer, Layer)
             memory.append(layer.remember(x))
             if layer is not self.layers[-1]:
                 x = layer(x, *memory[-1], mask)

@@ -77,7 +77,8 @@ def tune(
 
     >>> hours = pd.date_range("2024-01-01", periods=200, freq="h")
     >>> frame = pd.DataFrame({"ds": hours, "y": 10.0 + hours.hour})
-    >>> found = tune(frame, trials=2, horizon=2, training={"epochs": 1, "batch_size": 32})
+    >>> network = {"model": {"kind": "sde_hnn"}, "training": {"epochs": 1, "batch_size": 32}}
+    >>> found = tune(frame, trials=2, horizon=2, **network)
     >>> found.table["settings"][found.table["trial"] == 0].item()
     'defaults'
     >>> found.gain >= 0

@@ -74,7 +74,7 @@
     const facts = {
       "Calibration": kind === "none" ? "none: the intervals are the model's own" : kind,
       "Why this one": why,
-      "Learned from": one.outcomes ? `${one.outcomes.toLocaleString("en")} outcomes of each step: enough for intervals up to ${Math.min(widest, 99.9)} %` : "nothing yet",
+      "Learned from": one.outcomes ? `${one.outcomes.toLocaleString("en")} independent outcomes: enough for intervals up to ${Math.min(widest, 99.9)} %` : "nothing yet",
       "Learns on": one.adaptive ? "yes: /v1/observe tells it what happened" : "no",
       "Model": `${one.kind}, ${one.parameters.toLocaleString("en")} parameters, version ${one.version}`,
       "Knows": `${one.series.toLocaleString("en")} series, up to ${one.until}`,

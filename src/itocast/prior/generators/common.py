@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 Whole = NDArray[np.int64]
+Kind = Callable[[Generator, int, int], Array]  # from (rng, series, length) to (series, length)
 HARMONICS = 4
 
 
@@ -35,9 +36,7 @@ def split(rng: Generator, series: int, weights: list[float]) -> list[Whole]:
     return [np.flatnonzero(kinds == kind) for kind in range(len(weights))]
 
 
-def mixed(
-    rng: Generator, series: int, length: int, kinds: dict[Callable[[Generator, int, int], Array], float]
-) -> Array:
+def mixed(rng: Generator, series: int, length: int, kinds: dict[Kind, float]) -> Array:
     """Each series by one of several functions of (rng, series, length), by their weights."""
     out = np.zeros((series, length))
     for rows, kind in zip(split(rng, series, list(kinds.values())), kinds, strict=True):

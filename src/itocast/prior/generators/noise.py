@@ -7,6 +7,7 @@ from numpy.random import Generator
 
 from itocast.prior.generators.common import (
     Array,
+    Kind,
     Whole,
     autoregression,
     chance,
@@ -55,7 +56,7 @@ def flat(rng: Generator, series: int, length: int) -> Array:
     return rng.uniform(-np.sqrt(3), np.sqrt(3), (series, length))
 
 
-KINDS = {normal: 0.5, student: 0.17, laplace: 0.08, gamma: 0.12, spoilt: 0.08, flat: 0.05}
+KINDS: dict[Kind, float] = {normal: 0.5, student: 0.17, laplace: 0.08, gamma: 0.12, spoilt: 0.08, flat: 0.05}
 
 
 def volatility(rng: Generator, seasons: Whole, length: int) -> Array:

@@ -1,18 +1,54 @@
-"""Warnings of what leaves the range that training saw: levels of targets, and values of covariates."""
+"""Warnings: intervals that missed, networks that learned little, and what leaves the range that training saw."""
 
 from __future__ import annotations
 
 import warnings
 
 import numpy as np
+from torch import Tensor
 
 from itocast.data.preparation import Preparation
 from itocast.data.table import Table
 from itocast.data.windows import Windows
+from itocast.forecast import Forecast
+from itocast.metrics import chance_band
+from itocast.training import History
 
+LEVELS = (80, 95)  # percent: of intervals that a fit looks at
+EARLY = 2  # a best epoch up to which a network learned little
 BEYOND = 0.5  # of the width of a range, outside of which a level counts as new
 FAR = 1.0  # the same for a covariate
 NAMED = 3  # series that a warning names
+
+
+def warn_of_misses(law: Forecast, y: Tensor, outcomes: int) -> None:
+    """Say so where intervals hold less than they should by more than chance explains.
+
+    `y` is nan where missing; the forecasts count as so many independent `outcomes`.
+    """
+    seen = ~y.isnan()
+    for level in LEVELS:
+        low, high = law.interval(level)
+        held = ((low <= y) & (y <= high))[seen].double().mean().item()
+        least, most = chance_band(level / 100, outcomes)
+        if held < least:
+            warnings.warn(
+                f"intervals of {level} % held {100 * held:.1f} % of what happened in the held-out rows, which count as "
+                f"about {outcomes} independent outcomes: chance explains {100 * least:.0f} to {100 * most:.0f} %. "
+                "Do not rely on their width; diagnose(df), or itocast doctor, tells where they fail",
+                stacklevel=5,
+            )
+
+
+def warn_of_an_early_end(history: History) -> None:
+    """Say so where the network was best after its first epochs."""
+    if history.stopped == "early" and history.best <= EARLY:
+        warnings.warn(
+            f"of {len(history.epochs)} epochs number {history.best} was the best: what the network learned later did "
+            "not hold on newer rows. Either they differ from older ones, or there is little to learn: compare with "
+            "model='prior', or fit on the rows since the change",
+            stacklevel=4,
+        )
 
 
 def warn_of_new_levels(windows: Windows, table: Table) -> None:
