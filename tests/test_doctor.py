@@ -114,7 +114,6 @@ def test_a_step_that_is_too_coarse(seed):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.filterwarnings("ignore:intervals of 95 % held 93.7")  # of one seed in five, by chance
 def test_a_step_that_is_fine_enough(seed):
     diagnosis = with_step(1.5, seed).diagnose(table(seed))
     assert diagnosis.findings == []

@@ -21,7 +21,6 @@ from itocast.tuning import guard, search, timing
 from itocast.tuning.comparison import compare
 from itocast.tuning.dials import SPACE, Dial, flat, point_of, settings_at, space_of
 
-pytestmark = pytest.mark.filterwarnings("ignore:intervals of")  # after one epoch, without calibration
 FRAME = wave_frame(200)[["time", "load"]].rename(columns={"time": "ds", "load": "y"})
 MODEL = {"kind": "hnn", "encoder": {"hidden": 8, "dim": 4, "frequencies": 2, "embedding": 2}}
 TINY = {"horizon": 2, "window": 4, "model": MODEL, "training": {"epochs": 1}, "calibration": "none"}

@@ -15,6 +15,8 @@ from itocast.metrics import chance_band
 from itocast.training import History
 
 LEVELS = (80, 95)  # percent: of intervals that a fit looks at
+SLACK = 0.01  # by which a coverage may be less besides chance
+RARE = 0.01  # chance of a warning where intervals hold
 EARLY = 2  # a best epoch up to which a network learned little
 BEYOND = 0.5  # of the width of a range, outside of which a level counts as new
 FAR = 1.0  # the same for a covariate
@@ -30,8 +32,8 @@ def warn_of_misses(law: Forecast, y: Tensor, outcomes: int) -> None:
     for level in LEVELS:
         low, high = law.interval(level)
         held = ((low <= y) & (y <= high))[seen].double().mean().item()
-        least, most = chance_band(level / 100, outcomes)
-        if held < least:
+        least, most = chance_band(level / 100, outcomes, chance=RARE)
+        if held < least - SLACK:
             warnings.warn(
                 f"intervals of {level} % held {100 * held:.1f} % of what happened in the held-out rows, which count as "
                 f"about {outcomes} independent outcomes: chance explains {100 * least:.0f} to {100 * most:.0f} %. "

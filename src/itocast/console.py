@@ -34,7 +34,7 @@ def summary(forecaster: Forecaster, frame: Any, output: Path, data: str, past: S
     console = Console()
     series, target = len(prepared.scales), ", ".join(prepared.columns.targets)
     console.print(
-        f"{series:,} series of {target}, a row every {prepared.clock.freq}; {prepared.window} rows back, "
+        f"{series:,} series of {target}, a row every {prepared.clock.freq}; {prepared.reach} rows back, "
         f"{prepared.horizon} ahead; {fitted.parameters:,} parameters, {count(len(history.epochs), 'epoch')} "
         f"({history.stopped}, best {history.best}){_last(history)}, trained in {history.seconds:.0f} s.\n"
         f"Forecasts by {fitted.kind}{_shares(fitted)}.{_left_out(fitted, past)} Range: {_range(fitted)}. "

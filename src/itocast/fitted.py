@@ -216,7 +216,8 @@ class Fitted:
             self.calibrator = self._calibrator(law, y, windows, overlap)
             self._fold(law, y, windows, overlap)
             law = self._corrected(law, windows)
-        warn_of_misses(law, y, self.outcomes)
+        if not self.recipe.nested:
+            warn_of_misses(law, y, self.outcomes)
         self.dependence = Dependence.fit(law, y)
         if self.doubt is not None:
             self.doubt = self.doubt.learned(windows, law.variance, law.epistemic)

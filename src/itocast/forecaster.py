@@ -114,9 +114,10 @@ class Forecaster:
             return f"Forecaster(horizon={self.recipe.horizon}), not fitted"
         prepared = self._fitted.preparation
         targets, series = ", ".join(prepared.columns.targets), len(prepared.scales)
+        reads = f"window={prepared.window}" if self._fitted.net else "model='prior'"
         return (
-            f"Forecaster(horizon={prepared.horizon}, window={prepared.window}), fitted on {series:,} series of "
-            f"{targets}, a row every {prepared.clock.freq}"
+            f"Forecaster(horizon={prepared.horizon}, {reads}), fitted on {series:,} series of {targets}, a row every "
+            f"{prepared.clock.freq}"
         )
 
     def fit(

@@ -24,6 +24,7 @@ from itocast.prior import generators
 from itocast.prior.inputs import growth_at, read
 from itocast.prior.network import Network
 from itocast.prior.prior import WEIGHTS, write_weights
+from itocast.sde import Noise
 from itocast.storage import read_checkpoint, write_checkpoint
 
 SEED = 31
@@ -106,10 +107,15 @@ def hide(rng: Generator, values: np.ndarray, past: int) -> tuple[np.ndarray, np.
 
 
 def tell(rng: Generator, seasons: np.ndarray) -> np.ndarray:
-    """The seasons as a user tells them: mostly right; not at all, only one of two, or wrong in a share."""
+    """The seasons as a user tells them: mostly right; not at all, only one of two, or wrong in a share.
+
+    A third of the series without a season are told one: that of a calendar which they do not follow.
+    """
     series = len(seasons)
     told = seasons.copy()
     luck = rng.random(series)
+    none = (seasons == 0).all(1) & (rng.random(series) < 0.35)
+    told[none] = generators.draw_seasons(rng, int(none.sum()), 400)
     told[luck < 0.05] = 0
     only_first = (luck >= 0.05) & (luck < 0.08)
     told[only_first, 1] = 0
@@ -177,7 +183,8 @@ class Run:
             context, units = read(batch.values, batch.seasons)
             y = ((batch.y - units.level) / units.unit).clamp(-1e4, 1e4).float()
         with torch.autocast("cpu", torch.bfloat16):
-            law = self.network(context, batch.leads)
+            noise = Noise(SEED + self.steps, shared=False)
+            law = self.network(context, batch.leads, 1, noise)
         leads = batch.leads.expand(len(y), -1)
         loss = loss_of(law, y, growth_at(context.by_steps, leads).exp())
         loss.backward()

@@ -20,6 +20,7 @@ def find_seasons(values: Tensor, candidates: tuple[int, ...]) -> tuple[int, int]
     A season is found where at least a fifth of the series show it, each at a level so strict that noise gets there
     in less than 5 % of all cases, however much the series depend on one another (Markov's inequality).
 
+    >>> import torch
     >>> months = torch.arange(120).double()
     >>> find_seasons((months / 12 * 2 * torch.pi).sin()[None], (4, 12))
     (12, 0)

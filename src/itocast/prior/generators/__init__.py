@@ -28,7 +28,7 @@ FAMILIES = {  # each with its share of the series
     days: 0.12,
 }
 COUNTS = 0.08  # share of series that are counts, which no transformation follows
-ECONOMY = 0.16  # the same of those that grow by rates
+ECONOMY = 0.22  # the same of those that grow by rates
 PAIRS = 0.25  # share of series that are the sum of two families
 COMMON = [4, 12, 7, 24, 52, 5, 6, 2, 3, 10, 30, 13, 48, 60, 96, 26, 168, 365]
 COMMON_SHARES = [14, 22, 14, 14, 6, 3, 2, 1, 1, 2, 2, 1, 3, 1, 2, 1, 1, 1]

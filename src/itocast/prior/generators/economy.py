@@ -24,7 +24,7 @@ def economy(rng: Generator, seasons: Whole, length: int) -> Array:
     shocks = autoregression(noise(rng, seasons, length), uniform(rng, -0.3, 0.8, series))
     drift = 0.5 * rng.normal(size=(series, 1)) + 0.3 * chance(rng, 0.5, series)
     turning = rng.standard_normal((series, length)).cumsum(1) * log_uniform(rng, 0.003, 0.1, series)
-    turning = turning * chance(rng, 0.4, series)
+    turning = turning * chance(rng, 0.5, series)
     level = (step * (shocks + drift + turning)).cumsum(1)
     swing = 1 + 0.5 * rng.normal(size=(series, 1)) * np.linspace(-1, 1, length)
     wave = seasonal(rng, seasons, length) * log_uniform(rng, 0.01, 0.6, series) * chance(rng, 0.85, series)

@@ -9,12 +9,12 @@ from itocast.prior.generators.common import Array, Whole, log_uniform, split, sp
 
 
 def events(rng: Generator, values: Array, seasons: Whole, past: int) -> Array:
-    """A third of the series with events of one kind, of a size in deviations of its past."""
+    """Four in ten of the series with events of one kind, of a size in deviations of its past."""
     series, length = values.shape
     out = values.copy()
     size = spread(values[:, :past])
     kinds = [outliers, holidays, shifts, bends, fading]
-    _, *chosen = split(rng, series, [0.68, 0.06, 0.06, 0.1, 0.05, 0.05])
+    _, *chosen = split(rng, series, [0.6, 0.06, 0.06, 0.12, 0.09, 0.07])
     for rows, kind in zip(chosen, kinds, strict=True):
         if len(rows):
             out[rows] += size[rows] * kind(rng, seasons[rows], length)

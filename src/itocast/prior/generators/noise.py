@@ -56,18 +56,18 @@ def flat(rng: Generator, series: int, length: int) -> Array:
     return rng.uniform(-np.sqrt(3), np.sqrt(3), (series, length))
 
 
-KINDS: dict[Kind, float] = {normal: 0.5, student: 0.17, laplace: 0.08, gamma: 0.12, spoilt: 0.08, flat: 0.05}
+KINDS: dict[Kind, float] = {normal: 0.42, student: 0.25, laplace: 0.08, gamma: 0.12, spoilt: 0.08, flat: 0.05}
 
 
 def volatility(rng: Generator, seasons: Whole, length: int) -> Array:
     """The size of the noise at each step, (series, length): mostly 1, else by phase, time or a random walk."""
     series = len(seasons)
     out = np.zeros((series, length))
-    _, by_phase, by_time, wandering, broken = split(rng, series, [0.55, 0.15, 0.08, 0.14, 0.08])
+    _, by_phase, by_time, wandering, broken = split(rng, series, [0.42, 0.14, 0.12, 0.22, 0.1])
     out[by_phase] = uniform(rng, 0.1, 1.2, len(by_phase)) * profile(rng, seasons[by_phase, 0], length)
     out[by_time] = uniform(rng, -1.5, 1.5, len(by_time)) * np.linspace(-1, 1, length)
     walk = autoregression(normal(rng, len(wandering), length), uniform(rng, 0.8, 0.999, len(wandering)))
-    out[wandering] = uniform(rng, 0.2, 1, len(wandering)) * walk
+    out[wandering] = uniform(rng, 0.2, 1.3, len(wandering)) * walk
     start = rng.integers(0, length, (len(broken), 1))
     out[broken] = rng.normal(size=(len(broken), 1)) * (np.arange(length) >= start)
     return np.exp(np.clip(out, -3, 3))
