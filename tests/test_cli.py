@@ -48,7 +48,7 @@ def folder(tmp_path_factory):
 
 def test_fit_says_what_it_did_and_what_comes_next(folder):
     report = (folder / "report.txt").read_text()
-    assert "1 series of y, a row every h; 4 rows back, 2 ahead" in report
+    assert "1 series of y, a row every h; 4 rows back, a season of 24, 2 ahead" in report
     for word in ("RMSE", "CRPS", "CWCE", "in 80 %", "step 1", "step 2", "itocast predict model -o forecast.csv"):
         assert word in report
     assert sorted(os.listdir(folder / "model")) == ["manifest.json", "weights.safetensors"]

@@ -130,6 +130,7 @@ def planted(monkeypatch) -> pd.DataFrame:
     return pd.DataFrame({"ds": pd.date_range("2024-01-01", periods=len(y), freq="h"), "y": y})
 
 
+@pytest.mark.filterwarnings("ignore:intervals of")  # of the settings that are worse
 def test_settings_that_are_clearly_better_are_found_and_kept(planted, run):
     planted.to_csv("table.csv", index=False)
     Path("long.toml").write_text(Config(**LONG).text())

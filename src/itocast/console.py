@@ -13,6 +13,7 @@ from itocast.fitted import Fitted
 from itocast.forecaster import Forecaster
 from itocast.metrics import chance_band
 from itocast.training import History
+from itocast.zero_shot import CONTEXT
 
 
 def count(number: int, thing: str) -> str:
@@ -34,7 +35,7 @@ def summary(forecaster: Forecaster, frame: Any, output: Path, data: str, past: S
     console = Console()
     series, target = len(prepared.scales), ", ".join(prepared.columns.targets)
     console.print(
-        f"{series:,} series of {target}, a row every {prepared.clock.freq}; {prepared.reach} rows back, "
+        f"{series:,} series of {target}, a row every {prepared.clock.freq}; {_reads(fitted)}, "
         f"{prepared.horizon} ahead; {fitted.parameters:,} parameters, {count(len(history.epochs), 'epoch')} "
         f"({history.stopped}, best {history.best}){_last(history)}, trained in {history.seconds:.0f} s.\n"
         f"Forecasts by {fitted.kind}{_shares(fitted)}.{_left_out(fitted, past)} Range: {_range(fitted)}. "
@@ -62,6 +63,16 @@ def summary(forecaster: Forecaster, frame: Any, output: Path, data: str, past: S
         f"  itocast report {output} {'DATA' if data == '-' else data} -o report.html",
         highlight=False, markup=False, soft_wrap=True,
     )  # fmt: skip
+
+
+def _reads(fitted: Fitted) -> str:
+    """Which rows before it a forecast rests on."""
+    if fitted.net is None:
+        return f"up to {CONTEXT:,} rows back"
+    prepared = fitted.preparation
+    seasons = " and ".join(f"{echo:,}" for echo in prepared.echoes)
+    longer = "seasons" if len(prepared.echoes) > 1 else "a season"
+    return f"{prepared.window:,} rows back" + (f", {longer} of {seasons}" if seasons else "")
 
 
 def _shares(fitted: Fitted) -> str:

@@ -9,10 +9,8 @@ from torch import Tensor, nn
 
 from itocast.forecast import Forecast
 from itocast.prior.inputs import CANDIDATES, FUTURE, POSITION, STATISTICS, Context, ahead
-from itocast.sde import Noise, SDEBlock
 
 WIDTH, LAYERS, HEADS, HIDDEN = 96, 4, 4, 288
-PATHS = 2  # of a forecast, each other's mirror image
 PATCHES = 128  # context tokens at most
 COMPONENTS = 5  # Gaussians of a law
 ALIKE = 8  # copies of a row where it is a single token: few rows take other ways through matrix products
@@ -56,12 +54,8 @@ class Network(nn.Module):
         self.step = nn.Sequential(nn.Linear(FUTURE, 2 * WIDTH), nn.ReLU(), nn.Linear(2 * WIDTH, WIDTH))
         self.layers = nn.ModuleList(Layer() for _ in range(LAYERS))
         self.last = nn.LayerNorm(WIDTH)
-        self.block = SDEBlock(field(), field(), T=1.0, dt=0.5, dropout=0.0, gain=0.1)
-        self.head = nn.Linear(WIDTH, CANDIDATES + 1 + 2 * COMPONENTS)
-        self.widths = nn.Linear(WIDTH, COMPONENTS)
+        self.head = nn.Linear(WIDTH, CANDIDATES + 1 + 3 * COMPONENTS)
         with torch.no_grad():
-            self.widths.weight.mul_(0.1)
-            self.widths.bias.zero_()
             self.head.weight.mul_(0.1)
             self.head.bias.zero_()
             self.head.bias[-COMPONENTS:] = torch.linspace(-1, 1, COMPONENTS)
@@ -82,42 +76,30 @@ class Network(nn.Module):
                 x = layer(x, *memory[-1], mask)
         return whole, memory, mask
 
-    def decode(self, context: Context, leads: Tensor, encoded: tuple, paths: int, noise: Noise) -> Forecast:
-        """The law of some steps ahead, (rows, steps, 1)."""
+    def decode(self, context: Context, leads: Tensor, encoded: tuple) -> Forecast:
+        """The law of some steps ahead, one path, (rows, steps, 1)."""
         whole, memory, mask = encoded
         simple, tokens = ahead(context, leads)
         x = self.step(tokens) + whole
         for layer, pair in zip(self.layers, memory, strict=True):
             x = layer(x, *pair, mask)
-        state = self.last(x).float().flatten(0, 1)  # (rows · steps, width)
-        with torch.autocast("cpu", enabled=False):
-            end, g = self.block.ends(state, paths, noise)
-            shape = simple.shape[:2]
-            means, widths = self.head(end).unflatten(1, shape), self.widths(g).unflatten(1, shape)
-        return read_out(means, widths, simple)
+        return read_out(self.head(self.last(x)).float(), simple)
 
-    def forward(self, context: Context, leads: Tensor, paths: int, noise: Noise) -> Forecast:
-        """The law of some steps ahead, (steps,) or (rows, steps), in units: (rows, steps, 1)."""
-        return self.decode(context, leads, self.encode(context), paths, noise)
+    def forward(self, context: Context, leads: Tensor) -> Forecast:
+        """The law of some steps ahead, (steps,) or (rows, steps), in units: one path, (rows, steps, 1)."""
+        return self.decode(context, leads, self.encode(context))
 
 
-def field() -> nn.Module:
-    """Drift or diffusion of the block."""
-    return nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh())
-
-
-def read_out(out: Tensor, widths: Tensor, simple: Tensor) -> Forecast:
-    """The law that the numbers of z_T and g(z_T) stand for, around a mix of simple forecasts.
-
-    `out` and `widths` are (paths, rows, steps, …), `simple` is (rows, steps, CANDIDATES).
-    """
-    mix, scale, log_weights, offsets = out.split([CANDIDATES, 1, COMPONENTS, COMPONENTS], -1)
+def read_out(out: Tensor, simple: Tensor) -> Forecast:
+    """The law that the head's numbers stand for, around a mix of simple forecasts."""
+    sizes = [CANDIDATES, 1, COMPONENTS, COMPONENTS, COMPONENTS]
+    mix, scale, log_weights, widths, offsets = out.split(sizes, -1)
     centre = (mix.softmax(-1) * simple).sum(-1, keepdim=True)
     scale = 10 * torch.tanh(scale / 10)
     means = centre + scale.exp() * offsets
     log_deviations = (scale + 6 * torch.tanh(widths / 6)).clamp(min=NARROWEST)
     parts = (means, 2 * log_deviations, log_weights.log_softmax(-1))
-    return Forecast.from_logs(*(part[:, :, :, None] for part in parts))
+    return Forecast.from_logs(*(part[None, :, :, None] for part in parts))
 
 
 def split_heads(x: Tensor) -> Tensor:

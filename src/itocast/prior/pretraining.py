@@ -24,7 +24,6 @@ from itocast.prior import generators
 from itocast.prior.inputs import growth_at, read
 from itocast.prior.network import Network
 from itocast.prior.prior import WEIGHTS, write_weights
-from itocast.sde import Noise
 from itocast.storage import read_checkpoint, write_checkpoint
 
 SEED = 31
@@ -32,6 +31,7 @@ RATE = 3e-3  # the highest learning rate
 WARM_UP = 500  # steps
 DECAY = 0.05  # of the weights
 MEMORY = (0.9, 0.98)  # of AdamW
+MOMENTUM = 0.95  # of Muon
 CLIP = 1.0  # largest norm of the gradient
 LEADS = 24  # future steps of a series that are learned from
 LIKELIHOOD = 0.4  # share of -log density in the loss
@@ -156,17 +156,29 @@ def absolute(difference: Tensor, deviation: Tensor) -> Tensor:
     return deviation * density + difference * torch.erf(z * math.sqrt(0.5))
 
 
+def optimisers_of(network: Network) -> list[torch.optim.Optimizer]:
+    """Muon for the matrices of the layers, whose steps are orthogonal; AdamW for all other weights."""
+    matrices = [p for p in network.layers.parameters() if p.ndim > 1]
+    inside = {id(p) for p in matrices}
+    others = [p for p in network.parameters() if id(p) not in inside]
+    groups = [
+        {"params": [p for p in others if p.ndim > 1], "weight_decay": DECAY},
+        {"params": [p for p in others if p.ndim <= 1], "weight_decay": 0.0},
+    ]
+    return [
+        torch.optim.Muon(matrices, lr=RATE, weight_decay=DECAY, momentum=MOMENTUM, adjust_lr_fn="match_rms_adamw"),
+        torch.optim.AdamW(groups, lr=RATE, betas=MEMORY, fused=True),
+    ]
+
+
 class Run:
-    """A network, its optimiser and the number of steps it made."""
+    """A network, its optimisers and the number of steps it made."""
 
     def __init__(self, seed: int) -> None:
         self.seed, self.steps = seed, 0
         torch.manual_seed(seed)
         self.network = Network()
-        wide = [p for p in self.network.parameters() if p.ndim > 1]
-        narrow = [p for p in self.network.parameters() if p.ndim <= 1]
-        groups = [{"params": wide, "weight_decay": DECAY}, {"params": narrow, "weight_decay": 0.0}]
-        self.optimiser = torch.optim.AdamW(groups, lr=RATE, betas=MEMORY, fused=True)
+        self.optimisers = optimisers_of(self.network)
         self.block: tuple[int, list[Batch]] = (-1, [])
 
     def batch(self) -> Batch:
@@ -183,25 +195,26 @@ class Run:
             context, units = read(batch.values, batch.seasons)
             y = ((batch.y - units.level) / units.unit).clamp(-1e4, 1e4).float()
         with torch.autocast("cpu", torch.bfloat16):
-            noise = Noise(SEED + self.steps, shared=False)
-            law = self.network(context, batch.leads, 1, noise)
+            law = self.network(context, batch.leads)
         leads = batch.leads.expand(len(y), -1)
         loss = loss_of(law, y, growth_at(context.by_steps, leads).exp())
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(self.network.parameters(), CLIP)
-        for group in self.optimiser.param_groups:
-            group["lr"] = rate
-        if norm.isfinite():
-            self.optimiser.step()
-        self.optimiser.zero_grad()
+        for optimiser in self.optimisers:
+            for group in optimiser.param_groups:
+                group["lr"] = rate
+            if norm.isfinite():
+                optimiser.step()
+            optimiser.zero_grad()
         self.steps += 1
         return loss.item()
 
     def save(self, path: Path) -> None:
         """Weights, optimiser and step as one file."""
         tensors = {f"network/{name}": part for name, part in self.network.state_dict().items()}
-        for number, state in self.optimiser.state_dict()["state"].items():
-            tensors |= {f"optimiser/{number}/{name}": part for name, part in state.items()}
+        for place, optimiser in enumerate(self.optimisers):
+            for number, state in optimiser.state_dict()["state"].items():
+                tensors |= {f"optimiser/{place}/{number}/{name}": part for name, part in state.items()}
         write_checkpoint(path, tensors, {"seed": self.seed, "steps": self.steps})
 
     @classmethod
@@ -212,13 +225,13 @@ class Run:
         run.steps = notes["steps"]
         weights = {name[8:]: part for name, part in tensors.items() if name.startswith("network/")}
         run.network.load_state_dict(weights)
-        state: dict[int, dict[str, Any]] = {}
+        states: list[dict[int, dict[str, Any]]] = [{} for _ in run.optimisers]
         for name, part in tensors.items():
             if name.startswith("optimiser/"):
-                _, number, key = name.split("/")
-                state.setdefault(int(number), {})[key] = part
-        groups = run.optimiser.state_dict()["param_groups"]
-        run.optimiser.load_state_dict({"state": state, "param_groups": groups})
+                _, place, number, key = name.split("/")
+                states[int(place)].setdefault(int(number), {})[key] = part
+        for optimiser, state in zip(run.optimisers, states, strict=True):
+            optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
         return run
 
 

@@ -16,8 +16,7 @@ from torch import Tensor
 
 from itocast.forecast import Forecast
 from itocast.prior.inputs import PATCH, Units, read
-from itocast.prior.network import COMPONENTS, PATCHES, PATHS, Network
-from itocast.sde import Noise
+from itocast.prior.network import COMPONENTS, PATCHES, Network
 from itocast.storage import write_bytes
 
 WEIGHTS = Path(__file__).parent / "prior.safetensors"
@@ -25,7 +24,6 @@ LONGEST = PATCH * PATCHES  # values of the past that are read
 TOGETHER = 32  # rows that are computed together, at most
 TILE = 4  # rows are filled up to a multiple of it, and steps to one of `STEPS`: fewer would round otherwise
 STEPS = 16
-SEED = 0  # of the noise, which all rows and steps share
 SHORTEST = 64  # length of the shortest rows, filled up
 
 
@@ -60,20 +58,20 @@ class Prior:
 
     @torch.no_grad()
     def law(self, values: Tensor, seasons: Tensor, horizon: int) -> Forecast:
-        """The law of the steps 1 … `horizon` after the last column, (rows, horizon, 1).
+        """The law of the steps 1 … `horizon` after the last column, one path, (rows, horizon, 1).
 
         `values` (rows, length) are nan where missing; `seasons` (rows, 2) are up to two season lengths in steps, the
         shorter first, 0 for none. A row's digits depend on that row alone.
         """
         values, seasons = check(values, seasons, horizon)
-        shape = (3, PATHS, len(values), horizon, COMPONENTS)
-        out = torch.empty(shape, dtype=torch.float64)
+        out = torch.empty(3, len(values), horizon, COMPONENTS, dtype=torch.float64)
         for rows, length in tiles(values):
-            out[:, :, rows] = self.tile(values[rows, -length:], seasons[rows], length, horizon)
-        return Forecast.from_logs(*out[:, :, :, :, None])
+            out[:, rows] = self.tile(values[rows, -length:], seasons[rows], length, horizon)
+        means, log_variances, log_weights = (part[None, :, :, None] for part in out)
+        return Forecast.from_logs(means, log_variances, log_weights)
 
     def tile(self, values: Tensor, seasons: Tensor, length: int, horizon: int) -> Tensor:
-        """Means, log variances and log weights of rows of one length, (3, paths, rows, horizon, K)."""
+        """Means, log variances and log weights of rows of one length, (3, rows, horizon, components)."""
         count = len(values)
         rows = torch.arange(count + -count % TILE).clamp(max=count - 1)  # the last one fills up
         values, exponent = shrink(values[rows])
@@ -81,12 +79,9 @@ class Prior:
         context, units = read(values, seasons[rows])
         encoded = self.network.encode(context)
         steps = torch.arange(1, horizon + -horizon % STEPS + 1)
-        laws = [
-            self.network.decode(context, leads, encoded, PATHS, Noise(SEED, shared=True))
-            for leads in steps.split(4 * STEPS)
-        ]
-        law = torch.cat([in_units_of(law, units, exponent) for law in laws], 3)
-        return law[:, :, :count, :horizon]
+        laws = [self.network.decode(context, leads, encoded) for leads in steps.split(4 * STEPS)]
+        law = torch.cat([in_units_of(law, units, exponent) for law in laws], 2)
+        return law[:, :count, :horizon]
 
 
 @cache
@@ -143,10 +138,10 @@ def times_power(values: Tensor, exponent: Tensor) -> Tensor:
 
 
 def in_units_of(law: Forecast, units: Units, exponent: Tensor) -> Tensor:
-    """Means, log variances and log weights in the units of the values, (3, paths, rows, steps, K)."""
+    """Means, log variances and log weights in the units of the values, (3, rows, steps, components)."""
     level, unit = units.level[..., None].double(), units.unit[..., None].double()
     exponent = exponent[..., None]
-    means = times_power(law.means[..., 0, :].double() * unit + level, exponent)
+    means = times_power(law.means[0, :, :, 0].double() * unit + level, exponent)
     log_unit = unit.log() + exponent * math.log(2)
-    log_variances = law.log_variances[..., 0, :].double() + 2 * log_unit
-    return torch.stack([means, log_variances, law.log_weights[..., 0, :].double()])
+    log_variances = law.log_variances[0, :, :, 0].double() + 2 * log_unit
+    return torch.stack([means, log_variances, law.log_weights[0, :, :, 0].double()])
