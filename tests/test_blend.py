@@ -6,7 +6,7 @@ import pytest
 import torch
 from scipy.stats import norm
 
-from itocast.blend import SHARES, best_share, blended
+from itocast.blend import SHARES, best_share, blended, compared, own_shares
 from itocast.clipped import Clipped, clip, tabulated
 from itocast.forecast import Forecast
 
@@ -74,7 +74,7 @@ ONE = torch.ones(399, 1, 1)
 
 
 def judged(network: Forecast, prior: Forecast, independent: float = 399.0, blend: bool = True) -> float:
-    return best_share(network, prior, TRUTH, ONE, independent, blend)[0]
+    return best_share(compared(network, prior, TRUTH, ONE, blend), independent)
 
 
 @pytest.mark.parametrize(
@@ -95,17 +95,17 @@ def test_the_share_is_that_of_the_best_law(network, prior, share):
 
 def test_without_a_blend_it_is_all_or_none():
     network, prior = gaussian(1.0, 1.0, rows=399), gaussian(-1.1, 1.0, rows=399)
-    share, scores = best_share(network, prior, TRUTH, ONE, 399.0, blend=False)
-    assert share == 1.0
+    scores = compared(network, prior, TRUTH, ONE, blend=False)
+    assert best_share(scores, 399.0) == 1.0
     assert set(scores) == {0.0, 1.0}
-    assert set(best_share(network, prior, TRUTH, ONE, 399.0, blend=True)[1]) == set(SHARES)
+    assert set(compared(network, prior, TRUTH, ONE, blend=True)) == set(SHARES)
 
 
 def test_few_independent_outcomes_say_little():
     """The law of the network is right, that of the prior off by a quarter of a deviation: 3 % in CRPS."""
     network, prior = gaussian(0.0, 1.0, rows=399), gaussian(0.25, 1.0, rows=399)
-    _, scores = best_share(network, prior, TRUTH, ONE, 399.0, blend=False)
-    assert scores[0.0] / scores[1.0] == pytest.approx(1.031, abs=2e-3)
+    scores = compared(network, prior, TRUTH, ONE, blend=False)
+    assert (scores[0.0].mean() / scores[1.0].mean()).item() == pytest.approx(1.031, abs=2e-3)
     assert judged(network, prior, 100.0, blend=False) == 1.0
     assert judged(network, prior, 10.0, blend=False) == 0.0
     shares = [judged(network, prior, independent) for independent in (400.0, 10.0, 1.0)]
@@ -122,14 +122,57 @@ def test_each_series_counts_in_its_own_unit():
     laws = [
         Forecast((scale * (3 * wrong))[None].float(), (scale**2)[None]) for wrong in (1 - small, 2 * small)
     ]  # the prior errs twice as far, in its unit
-    assert best_share(*laws, y, scale, 399.0, blend=False)[0] == 1.0
-    assert best_share(*laws, y, torch.ones_like(scale), 399.0, blend=False)[0] == 0.0
+    assert best_share(compared(*laws, y, scale, blend=False), 399.0) == 1.0
+    assert best_share(compared(*laws, y, torch.ones_like(scale), blend=False), 399.0) == 0.0
 
 
 def test_missing_outcomes_do_not_count():
     network, prior = gaussian(0.0, 1.0, rows=399), gaussian(1.0, 1.0, rows=399)
     y = TRUTH.clone()
     y[200:] = torch.nan
-    share, scores = best_share(network, prior, y, ONE, 200.0, blend=True)
-    cut = best_share(network[:200], prior[:200], TRUTH[:200], ONE[:200], 200.0, blend=True)
-    assert (share, scores) == (cut[0], pytest.approx(cut[1]))
+    scores = compared(network, prior, y, ONE, blend=True)
+    cut = compared(network[:200], prior[:200], TRUTH[:200], ONE[:200], blend=True)
+    assert best_share(scores, 200.0) == best_share(cut, 200.0)
+    for share, score in scores.items():
+        assert score.nanmean().item() == pytest.approx(cut[share].mean().item())
+
+
+# ---- shares of single series
+
+EACH = torch.arange(399) % 3  # the series of each row
+PLENTY = torch.full((3,), 133.0)
+
+
+def mixed(of_network: list[float], of_prior: list[float]) -> dict[float, torch.Tensor]:
+    """Scores of two laws whose means are off by something else in each series."""
+    laws = [
+        Forecast(torch.tensor(means)[EACH].reshape(1, -1, 1, 1), torch.ones(1, 399, 1, 1))
+        for means in (of_network, of_prior)
+    ]
+    return compared(*laws, TRUTH, ONE, blend=True)
+
+
+def test_a_series_that_the_network_does_not_understand_is_left_to_the_prior():
+    scores = mixed([0.0, 0.0, 5.0], [3.0, 3.0, 0.0])
+    common = best_share(scores, 399.0)
+    assert common in (0.5, 0.75)
+    assert own_shares(scores, EACH, PLENTY, common).tolist() == [[1.0], [1.0], [0.0]]
+
+
+def test_series_that_are_alike_have_the_common_share():
+    scores = mixed([1.0, 1.0, 1.0], [-1.0, -1.0, -1.0])
+    assert own_shares(scores, EACH, PLENTY, 0.5).tolist() == [[0.5]] * 3
+
+
+def test_a_series_with_few_outcomes_has_the_common_share():
+    scores = mixed([0.0, 0.0, 5.0], [3.0, 3.0, 0.0])
+    shares = own_shares(scores, EACH, torch.tensor([133.0, 133.0, 9.0]), 0.75)
+    assert shares[:, 0].tolist() == [1.0, 1.0, 0.75]
+
+
+def test_a_series_of_which_nothing_was_seen_has_the_common_share():
+    y = TRUTH.clone()
+    y[EACH == 1] = torch.nan
+    wrong, right = (Forecast(torch.full((1, 399, 1, 1), mean), torch.ones(1, 399, 1, 1)) for mean in (3.0, 0.0))
+    scores = compared(wrong, right, y, ONE, blend=True)
+    assert own_shares(scores, EACH, PLENTY, 0.5)[:, 0].tolist() == [0.0, 0.5, 0.0]

@@ -11,10 +11,13 @@ from itocast.tabulated import Tabulated
 
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the network in a blend
 LEVEL = 1.005  # a network alone within half a percent of the best is taken: it forecasts faster
+FEWEST = 10  # independent outcomes from which on a series may have a share of its own
+EQUAL = 30.0  # those of a series that count as much as all other series together
+EARNED = 0.98  # times the score of the common share that one of its own must reach
 
 
-def blended(one: Forecast, other: Forecast, share: float) -> Forecast:
-    """The law with quantiles share·q₁ + (1 - share)·q₂.
+def blended(one: Forecast, other: Forecast, share: float | Tensor) -> Forecast:
+    """The law with quantiles share·q₁ + (1 - share)·q₂, the share one for all or (rows, 1, targets).
 
     What two forecasts disagree about is what neither knows: the epistemic part holds
     share·(1 - share) times the square of the difference of their means.
@@ -42,25 +45,66 @@ def _table(law: Forecast) -> Tabulated:
     return inner
 
 
-def best_share(
-    network: Forecast, other: Forecast, y: Tensor, scale: Tensor, independent: float, blend: bool
-) -> tuple[float, dict[float, float]]:
-    """The share of the network in a blend by the CRPS of held-out rows, and the CRPS of each share.
+def compared(network: Forecast, other: Forecast, y: Tensor, scale: Tensor, blend: bool) -> dict[float, Tensor]:
+    """The CRPS of each share of the network in units of `scale`, nan where the outcome is missing.
 
-    `scale` is the unit of each row's series. Evidence from few independent outcomes is worth
-    little: the CRPS of a share s counts (1 + s / independent) times. Unless `blend` it is all or none.
+    Unless `blend` a share is all or none.
     """
     seen = ~y.isnan()
     full = torch.where(seen, y, network.mean.double())
-    scores: dict[float, float] = {}
-    for share in SHARES if blend else (0.0, 1.0):
-        law = _of_share(network, other, share)
-        scores[share] = (law.crps(full) / scale)[seen].mean().item()
-    judged = {share: score * (1 + share / max(1.0, independent)) for share, score in scores.items()}
-    best = min(judged, key=lambda share: judged[share])
-    if judged[1.0] <= LEVEL * judged[best]:
-        best = 1.0
-    return best, scores
+    laws = {share: _of_share(network, other, share) for share in (SHARES if blend else (0.0, 1.0))}
+    return {share: torch.where(seen, law.crps(full) / scale, torch.nan) for share, law in laws.items()}
+
+
+def best_share(scores: dict[float, Tensor], independent: float) -> float:
+    """The share of least CRPS over all rows.
+
+    Evidence from few independent outcomes is worth little: the CRPS of a share s counts
+    (1 + s / independent) times.
+    """
+    shares = torch.tensor(list(scores), dtype=torch.float64)
+    means = torch.stack([score.nanmean() for score in scores.values()])
+    return _least(shares, means * (1 + shares / max(1.0, independent)))
+
+
+def own_shares(scores: dict[float, Tensor], series: Tensor, independent: Tensor, share: float) -> Tensor:
+    """The share of the network in each series and target, (series, targets): the common one, or one of its own.
+
+    `series` are those of the rows, `independent` (series,) how many independent outcomes each has.
+    The score of a share is its CRPS relative to the best, that in the series with the weight
+    n / (n + EQUAL), that of all series with the rest. So a series that a network does not
+    understand is left to the prior, and the others are not.
+    """
+    shares = torch.tensor(list(scores), dtype=torch.float64)
+    count, targets = len(independent), next(iter(scores.values())).shape[-1]
+    rows = torch.stack(list(scores.values()))  # (shares, rows, steps, targets)
+    total = rows.new_zeros(len(shares), count, targets).index_add(1, series, rows.nansum(2))
+    seen = rows.new_zeros(count, targets).index_add(0, series, (~rows[0].isnan()).double().sum(1))
+    own = total / seen  # nan where nothing was seen
+    everywhere = rows.flatten(1).nanmean(1)[:, None, None]
+    weight = (independent / (independent + EQUAL))[:, None]
+    judged = weight * _relative(own) + (1 - weight) * _relative(everywhere)
+    judged = judged * (1 + shares[:, None, None] / independent.clamp(min=1)[:, None])
+    common = list(scores).index(share)
+    out = torch.full((count, targets), share, dtype=torch.float64)
+    for i, j in ((independent >= FEWEST)[:, None] & (seen > 0)).nonzero().tolist():
+        best = _least(shares, judged[:, i, j])
+        if judged[list(scores).index(best), i, j] < EARNED * judged[common, i, j]:
+            out[i, j] = best
+    return out
+
+
+def _relative(scores: Tensor) -> Tensor:
+    """Along the first axis, to the least."""
+    return scores / scores.amin(0).clamp(min=1e-300)
+
+
+def _least(shares: Tensor, judged: Tensor) -> float:
+    """The share with the least score, or 1 where that is nearly as good."""
+    place = int(judged.argmin())
+    if judged[-1] <= LEVEL * judged[place]:
+        place = len(shares) - 1
+    return float(shares[place])
 
 
 def _of_share(network: Forecast, other: Forecast, share: float) -> Forecast:

@@ -80,8 +80,9 @@ def _shares(fitted: Fitted) -> str:
     if not fitted.shares:
         return ""
     network, prior = fitted.shares[1.0], fitted.shares[0.0]
+    others = f", another in {len(fitted.own)} of the series" if fitted.own else ""
     return (
-        f", the network with a share of {100 * fitted.share:.0f} % (CRPS of held-out rows: "
+        f", the network with a share of {100 * fitted.share:.0f} %{others} (CRPS of held-out rows: "
         f"network {network:.3g}, prior {prior:.3g})"
     )
 

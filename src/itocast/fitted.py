@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from itocast.abstention import Doubt
-from itocast.blend import best_share, blended
+from itocast.blend import best_share, blended, compared, own_shares
 from itocast.calibration import CALIBRATORS, Adaptive, Auto, Calibrator
 from itocast.cautions import warn_of_misses
 from itocast.clipped import Again, clip, tabulated
@@ -79,6 +79,7 @@ class Fitted:
     net: Network | None  # None where the prior forecasts alone
     zero_shot: ZeroShot | None  # None where the network forecasts alone
     share: float  # of the network in a forecast: 1 for it alone
+    own: dict[str, list[float]]  # of each target in series that have shares of their own
     shares: dict[float, float]  # the scaled CRPS of held-out rows for each share that was tried
     context: Table
     held: Cut  # after which rows of each series were held out from training
@@ -102,7 +103,7 @@ class Fitted:
         if fitted is not None and zero_shot is not None and table.columns.past and len(table) <= LEAN:
             lean = cls._with_network(table.without_past(), recipe, zero_shot, support)
             fitted = lean if lean is not None and lean.score < EARNED * fitted.score else fitted
-        if fitted is None or fitted.share == 0:
+        if fitted is None or fitted.net is None:
             shares = {} if fitted is None else fitted.shares
             fitted = cls._of_prior(table, recipe, zero_shot, support, shares)
         fitted.context = context(as_it_came, fitted.preparation.reach + recipe.horizon)
@@ -135,10 +136,11 @@ class Fitted:
             recipe.nested,
         )  # fmt: skip
         independent = Dependence.none(recipe.horizon, len(table.columns.targets))
-        fitted = cls(recipe, preparation, net, zero_shot, 1.0, {}, table, held, support, independent, Doubt.of(train))
+        doubt = Doubt.of(train)
+        fitted = cls(recipe, preparation, net, zero_shot, 1.0, {}, {}, table, held, support, independent, doubt)
         if zero_shot is not None:
             fitted.choose(later)
-        if fitted.share > 0:
+        if fitted.net is not None:
             fitted.calibrate(later, table.times)
         return fitted
 
@@ -153,7 +155,7 @@ class Fitted:
         lengths = np.diff(table.starts)
         held = Cut.newest(table, lengths - np.maximum(lengths // 3, 1))
         independent = Dependence.none(recipe.horizon, len(table.columns.targets))
-        fitted = cls(recipe, preparation, None, zero_shot, 0.0, shares, table, held, support, independent, None)
+        fitted = cls(recipe, preparation, None, zero_shot, 0.0, {}, shares, table, held, support, independent, None)
         try:
             windows = preparation.windows(table, after=held.rows(table))
         except NoWindows:
@@ -171,14 +173,21 @@ class Fitted:
         """Settle the share of the network by forecasts of rows that it had not learned from."""
         assert self.zero_shot is not None
         some = later.thin(COMPARED)
-        network, prior = self._of_network(some), self._of_prior_law(some)
-        series = some.numbers.series[some.origins]
-        scale = some.numbers.scale[series][:, None]
+        series = some.numbers.series[some.origins].long()
+        scale, labels = some.numbers.scale[series][:, None], some.numbers.labels["series"]
         blend = not self.network.model.repeats
-        args = (some.actuals(), scale, later.independent(), blend)
-        self.share, self.shares = best_share(network, prior, *args)
-        if self.share == 1:
+        scores = compared(self._of_network(some), self._of_prior_law(some), some.actuals(), scale, blend)
+        self.shares = {share: score.nanmean().item() for share, score in scores.items()}
+        self.share = best_share(scores, later.independent())
+        if blend:
+            independent = torch.minimum(later.independent_of_series(), torch.bincount(series, minlength=len(labels)))
+            own = own_shares(scores, series, independent, self.share)
+            self.own = {str(labels[i]): own[i].tolist() for i in (own != self.share).any(1).nonzero()[:, 0].tolist()}
+        given = {self.share, *(share for shares in self.own.values() for share in shares)}
+        if given == {1.0}:
             self.zero_shot = None
+        elif given == {0.0}:
+            self.net = None
         else:
             self.preparation = replace(self.preparation, memory=CONTEXT)
 
@@ -297,10 +306,18 @@ class Fitted:
 
     def uncorrected(self, windows: Windows, paths: int | None = None) -> Forecast:
         """The same before calibration."""
-        if self.share == 0:
+        if self.net is None:
             return self._of_prior_law(windows)
         law = self._of_network(windows, paths)
-        return law if self.share == 1 else blended(law, self._of_prior_law(windows), self.share)
+        return law if self.zero_shot is None else blended(law, self._of_prior_law(windows), self._shares(windows))
+
+    def _shares(self, windows: Windows) -> Tensor:
+        """The share of the network in each forecast, (windows, 1, targets)."""
+        common = [self.share] * len(self.preparation.columns.targets)
+        series, place = windows.numbers.series[windows.origins].unique(return_inverse=True)
+        labels = windows.numbers.labels["series"][series.numpy()]
+        shares = torch.tensor([self.own.get(label, common) for label in labels.tolist()], dtype=torch.float64)
+        return shares[place][:, None]
 
     def _of_prior_law(self, windows: Windows) -> Forecast:
         assert self.zero_shot is not None
@@ -430,7 +447,7 @@ class Fitted:
         if self.net is None:
             return "prior"
         name = type(self.net.model).__name__
-        return name if self.share == 1 else f"{name} and prior"
+        return name if self.zero_shot is None else f"{name} and prior"
 
     @property
     def history(self) -> History:

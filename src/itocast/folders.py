@@ -39,6 +39,7 @@ def save(fitted: Fitted, folder: str | Path) -> None:
         "network": None if fitted.net is None else _network(fitted.net, tensors),
         "prior": None if fitted.zero_shot is None else _prior(fitted.zero_shot, tensors),
         "share": fitted.share,
+        "own": fitted.own,
         "shares": [[share, crps] for share, crps in fitted.shares.items()],
         "recipe": {name: getattr(recipe, name) for name in RECIPE},
         "trains": recipe.build is not None,
@@ -140,7 +141,7 @@ def _restore(manifest: dict[str, Any], tensors: dict[str, Tensor]) -> Fitted:
     if manifest["doubt"] is not None:
         doubt = Doubt(**_part(tensors, "doubt"), series=manifest["doubt"])
     edges = [_read_cut(one, f"edge/{i}", tensors) for i, one in enumerate(manifest["edges"])]
-    last = {name: manifest[name] for name in ("share", "by", "groups", "support", "evidence")}
+    last = {name: manifest[name] for name in ("share", "own", "by", "groups", "support", "evidence")}
     return Fitted(
         recipe,
         preparation,

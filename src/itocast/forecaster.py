@@ -135,7 +135,7 @@ class Forecaster:
         table = self._table(df, target, time, id, past, future, static)
         self._kind = frames.kind_of(df)
         self._fitted = Fitted.train(table, self.recipe, checkpoint)
-        if self._fitted.share == 1:
+        if self._fitted.zero_shot is None:
             warn_of_an_early_end(self._fitted.history)
         return self
 

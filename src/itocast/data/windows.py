@@ -170,16 +170,19 @@ class Windows:
         values = self.numbers.y[rows.clamp(min=0)]
         return torch.where((rows >= first)[..., None], values, torch.nan)
 
-    def independent(self) -> float:
-        """How many of the forecasts are independent: those of one series that do not overlap."""
+    def independent_of_series(self) -> Tensor:
+        """How many forecasts of each series do not overlap, (series,), float64."""
         series = self.numbers.series[self.origins].long()
-        counts = torch.bincount(series)
-        there = counts > 0
+        counts = torch.bincount(series, minlength=len(self.numbers.starts))
         rows = self.origins
         first = torch.full_like(counts, torch.iinfo(torch.int64).max).scatter_reduce(0, series, rows, "amin")
         last = torch.zeros_like(counts).scatter_reduce(0, series, rows, "amax")
-        apart = (last - first)[there] / self.horizon + 1
-        return float(torch.minimum(counts[there].double(), apart).sum())
+        apart = (last - first) / self.horizon + 1
+        return torch.where(counts > 0, torch.minimum(counts, apart), 0.0).double()
+
+    def independent(self) -> float:
+        """How many of the forecasts are independent: those of one series that do not overlap."""
+        return float(self.independent_of_series().sum())
 
     def actuals(self) -> Tensor:
         """What happened, in the table's units, (windows, horizon, targets), float64, nan where it is missing."""

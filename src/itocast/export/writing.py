@@ -42,10 +42,9 @@ def write(fitted: Fitted, path: Path, levels: list[float]) -> dict[str, Any]:
     """Trace, compare, write beside and rename."""
     if not levels:
         raise ValueError("levels is empty: expected at least one probability, such as 0.5")
-    if fitted.share < 1:
+    if fitted.zero_shot is not None:
         raise ExportError(
-            f"the prior has a part of {100 * (1 - fitted.share):.0f} % in the forecasts, and a graph holds a network "
-            "alone: fit with model='sde_hnn'"
+            f"forecasts are by {fitted.kind}, and a graph holds a network alone: fit with model='sde_hnn'"
         )
     net = replace(fitted.network, stages=[])  # a graph is the model as it is now
     fitted = replace(fitted, net=net, folds=[], edges=[])

@@ -33,7 +33,7 @@ def settings(fitted: Fitted) -> str:
 
 def _model(fitted: Fitted) -> dict[str, Any]:
     """What was asked for, by its settings where it is a network alone."""
-    if fitted.net is None or fitted.share < 1:
+    if fitted.net is None or fitted.zero_shot is not None:
         return {"kind": "prior" if fitted.recipe.build is None else "auto"}
     model = fitted.net.model
     kind = next((kind for kind, cls in MODELS.items() if cls is type(model)), type(model).__name__)
