@@ -80,7 +80,8 @@ class Heteroscedastic(Autoregression):
     swing: float = 0.8
 
     def begin(self, courses: int, random: Random) -> State:
-        return super().begin(courses, random) | {"hour": np.zeros(courses)}
+        hour = random.integers(24)  # a table may end at any time of day
+        return super().begin(courses, random) | {"hour": np.full(courses, float(hour))}
 
     def step(self, state: State, random: Random) -> tuple[State, np.ndarray]:
         size = 1 + self.swing * np.sin(2 * np.pi * state["hour"] / 24)
