@@ -52,6 +52,7 @@ def compared(network: Forecast, other: Forecast, y: Tensor, scale: Tensor, blend
     """
     seen = ~y.isnan()
     full = torch.where(seen, y, network.mean.double())
+    network, other = tabulated(network), tabulated(other)  # once, for all shares
     laws = {share: _of_share(network, other, share) for share in (SHARES if blend else (0.0, 1.0))}
     return {share: torch.where(seen, law.crps(full) / scale, torch.nan) for share, law in laws.items()}
 
@@ -109,5 +110,5 @@ def _least(shares: Tensor, judged: Tensor) -> float:
 
 def _of_share(network: Forecast, other: Forecast, share: float) -> Forecast:
     if share == 0:
-        return tabulated(other)
-    return tabulated(network) if share == 1 else blended(network, other, share)
+        return other
+    return network if share == 1 else blended(network, other, share)
