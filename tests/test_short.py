@@ -198,3 +198,200 @@ def test_shocks_follow_the_time_of_day() -> None:
     sizes = np.roll(sizes, 6 - sizes.argmax())  # the run begins at any hour
     assert sizes[6] == pytest.approx(1.8, rel=0.05)
     assert sizes[18] == pytest.approx(0.2, rel=0.05)
+
+
+def test_levels_jump_as_often_as_they_should() -> None:
+    """A level's difference over a row has the variance of a jump times its chance."""
+    law = Shifts()
+    random = np.random.default_rng(0)
+    start = law.begin(DRAWS, random)
+    state, _ = law.run(start, 12, random)
+    moved = state["level"] - start["level"]
+    assert (moved == 0).mean() == pytest.approx(0.99**12, abs=0.01)
+    assert moved.std() == pytest.approx(law.jump * (12 * law.chance) ** 0.5, rel=0.05)
+
+
+def ahead(law: Law, state: dict[str, float], horizon: int) -> np.ndarray:
+    start = {name: np.array([value]) for name, value in state.items()}
+    return futures(law, start, horizon, DRAWS, np.random.default_rng(1))[:, 0]
+
+
+def test_futures_of_an_autoregression_have_its_mean_and_variance_at_each_step() -> None:
+    law, steps = Autoregression(), np.arange(1, 13)
+    found = ahead(law, {"x": 20.0}, 12)
+    np.testing.assert_allclose(found.mean(0), 57 + 20 * 0.8**steps, atol=0.4)
+    np.testing.assert_allclose(found.std(0), 10 * np.sqrt(1 - 0.8 ** (2 * steps)), rtol=0.03)
+
+
+def test_futures_of_a_walk_widen_with_the_root_of_the_step() -> None:
+    found = ahead(Walk(deviation=2.0), {"y": 50.0}, 9)
+    np.testing.assert_allclose(found.mean(0), 50.0, atol=0.2)
+    np.testing.assert_allclose(found.std(0), 2 * np.sqrt(np.arange(1, 10)), rtol=0.03)
+
+
+def test_futures_of_sales_go_on_where_the_past_ended() -> None:
+    """Without noise the future is the next piece of one curve."""
+    law = Seasonal(deviation=0.0)
+    random = np.random.default_rng(0)
+    _, whole = law.run(law.begin(1, random), 48, random)
+    found = draw(law, 36, 12, seed=0, draws=3)
+    np.testing.assert_allclose(found.frame["y"], whole[0, :36])
+    np.testing.assert_allclose(found.futures[2, 0], whole[0, 36:])
+
+
+def test_the_same_seed_draws_the_same() -> None:
+    one, same, other = (draw(Shifts(), 30, 4, seed, draws=5) for seed in (3, 3, 4))
+    pd.testing.assert_frame_equal(one.frame, same.frame)
+    np.testing.assert_array_equal(one.futures, same.futures)
+    assert not np.array_equal(one.futures, other.futures)
+    assert one.futures.shape == (5, 10, 4)
+    assert one.frame.groupby("unique_id").size().tolist() == 10 * [30]
+
+
+# ---- judged
+
+
+def truth(drawn: Drawn, horizon: int) -> pd.DataFrame:
+    """The forecasts of one who knows the law."""
+    named = {f"q-{p:g}": p for p in PERCENTS} | {"lo-90": 0.05, "hi-90": 0.95}
+    found = {name: np.quantile(drawn.reference, p, axis=0).reshape(-1) for name, p in named.items()}
+    return pd.DataFrame(found)
+
+
+def test_who_knows_the_law_holds_what_it_says() -> None:
+    drawn = draw(Shifts(), 30, 4, seed=0, draws=1500)
+    forecasts = truth(drawn, 4)
+    held = judged.held(drawn.futures, forecasts, (90,))
+    assert held["in_90"] == pytest.approx(0.9, abs=0.02)
+    assert held["last_in_90"] == pytest.approx(0.9, abs=0.02)
+    assert judged.loss(drawn, forecasts) == 1.0
+    wide = forecasts.assign(**{"lo-90": -1e9, "hi-90": 1e9})
+    assert judged.held(drawn.futures, wide, (90,))["in_90"] == 1.0
+
+
+class Knows:
+    """In the place of a Forecaster, one that says 0 ± 1 or, of less than 10 rows, nothing."""
+
+    def __init__(self, horizon: int, seed: int) -> None:
+        self.horizon = horizon
+
+    def fit(self, frame: pd.DataFrame) -> Knows:
+        if len(frame) < 10:
+            raise RuntimeError("too few")
+        return self
+
+    def predict(self, level: list[int], quantiles: list[float]) -> pd.DataFrame:
+        bounds = {f"lo-{each}": -1.0 for each in level} | {f"hi-{each}": 1.0 for each in level}
+        named = {f"q-{p:g}": norm.ppf(p) for p in quantiles}
+        return pd.DataFrame({"mean": 0.0} | bounds | named, index=range(self.horizon))
+
+    def evaluate(self, frame: pd.DataFrame) -> pd.DataFrame:
+        scores = {f"coverage_{level}": [0.5, 0.1] for level in (80, 95)}
+        return pd.DataFrame({"by": ["all", "step"]} | scores)
+
+
+def test_an_experiment_is_run_told_and_taken_up_again(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("itocast.Forecaster", Knows)
+    law = Autoregression(phi=0.0, mean=0.0, deviation=1.0)
+    shapes = (Shape(5, 2), Shape(20, 2))
+    experiment = Experiment("a try", "", {"noise": always(law)}, shapes, (80, 95), runs=3)
+    rows = Rows(tmp_path / "a.csv", experiments.KEY)
+    experiments.run(experiment, rows, 2, missing=False, settings={})
+    again = Rows(tmp_path / "a.csv", experiments.KEY)
+    assert len(again.frame) == 4
+    monkeypatch.setattr(experiments, "judge", lambda *a: {"refused": "was asked again"})
+    experiments.run(experiment, again, 2, missing=True, settings={})
+    text = "\n".join(experiments.summary(experiment, again.frame))
+    assert "| itocast | noise | MS | 5 | 2 | 2 | 2 |" in text
+    assert "2 times: RuntimeError: too few" in text
+    done = again.frame[again.frame["rows"] == 20]
+    assert done["in_80"].mean() == pytest.approx(0.683, abs=0.02)
+    assert done["said_95"].tolist() == [0.5, 0.5]
+    assert done["crps_ratio"].mean() == pytest.approx(1.0, abs=0.02)
+
+
+# ---- files
+
+
+def test_a_row_that_is_made_again_takes_the_place_of_the_old_one(tmp_path) -> None:
+    rows = Rows(tmp_path / "a.csv", ("task", "seed"))
+    rows.add({"task": "x", "seed": 0, "WQL": 1.0})
+    rows.add({"task": "y", "seed": 0, "WQL": 2.0})
+    rows.add({"task": "x", "seed": 0, "WQL": 3.0})
+    again = Rows(tmp_path / "a.csv", ("task", "seed"))
+    assert again.frame["WQL"].tolist() == [3.0, 2.0]
+    assert {"task": "y", "seed": 0} in again
+    assert {"task": "y", "seed": 1} not in again
+
+
+def test_a_cut_run_keeps_its_rows_and_goes_on(tmp_path) -> None:
+    rows, made = Rows(tmp_path / "a.csv", ("seed",)), []
+
+    def make(seed: int) -> dict[str, float]:
+        if seed == 2 and len(made) == 2:
+            raise KeyboardInterrupt
+        made.append(seed)
+        return {"score": float(seed)}
+
+    keys = [{"seed": seed} for seed in range(4)]
+    with pytest.raises(KeyboardInterrupt):
+        rows.fill(keys, make)
+    rows = Rows(tmp_path / "a.csv", ("seed",))
+    made.append(-1)
+    rows.fill(keys, make, missing=True)
+    assert made == [0, 1, -1, 2, 3]
+    assert [file.name for file in tmp_path.iterdir()] == ["a.csv"]
+
+
+def test_a_table_leaves_empty_what_is_not_there() -> None:
+    text = table(pd.DataFrame({"a": ["x"], "b": [np.nan]}), {"a": "", "b": ".2f"})
+    assert text == "| a | b |\n|---|---:|\n| x |  |"
+
+
+def test_page_of_tasks_compares_with_naive_and_with_what_is_published(tmp_path) -> None:
+    task = tiny({"other": (0.1, 2.0)})
+    rows = Rows(tmp_path / "a.csv", published.KEY)
+    scored = score(task, seasonal_naive(task))
+    for seed in range(2):
+        mine = scored | {"WQL": scored["WQL"] * (0.4 + 0.2 * seed), "made": "here"}
+        rows.add({"task": "tiny", "method": "itocast", "seed": seed} | mine)
+    text = published.write([task], rows, pd.DataFrame(), tmp_path / "a.md", "a command")
+    assert "| itocast | 0.500 | 1.000 | 1 |" in text
+    ratios = f"{0.1 / scored['WQL']:.3f} | {2 / scored['MASE']:.3f}"
+    assert f"| other | 0.1000 | 2.000 | {ratios} |" in text
+
+
+# ---- what is asked for
+
+
+def test_words_become_settings_and_a_line_that_makes_the_same() -> None:
+    asked = short.parse(["tasks", "--model", "hnn", "--subset", "4", "--only", "nn5,m1_yearly"])
+    assert asked.only == ("nn5", "m1_yearly")
+    assert asked.out == short.LOOKS
+    assert short.settings_of(asked) == {"model": "hnn"}
+    line = "python benchmarks/short.py tasks --data-dir DATA --model hnn --subset 4"
+    assert short.command(asked) == line
+    assert short.beside(short.parse(["months"]), "-months.md").name == "short-months.md"
+    assert set(EXPERIMENTS) <= set(short.TABLES)
+
+
+def test_every_law_of_every_experiment_draws_its_tables() -> None:
+    for experiment in EXPERIMENTS.values():
+        for make in experiment.laws.values():
+            for shape in experiment.shapes[:: max(1, len(experiment.shapes) - 1)]:
+                rows, horizon = shape.rows, shape.horizon
+                drawn = draw(make(shape, 0), rows, horizon, 0, draws=2)
+                assert np.isfinite(drawn.futures).all()
+                assert drawn.futures.shape[2] == horizon
+
+
+def test_cells_are_compared_with_the_same_seed_or_with_the_table(tmp_path) -> None:
+    key = {"protocol": "paper", "dataset": "metro", "part": "test"}
+    scores = {"crps": 100.0, "coverage_90": 0.9, "fit_seconds": 1.0}
+    before = Rows(tmp_path / "before.csv", nothing_lost.KEY)
+    before.add(key | {"seed": 0} | scores)
+    now = pd.DataFrame([key | {"seed": seed} | scores | {"crps": 102.0} for seed in (0, 1)])
+    found = nothing_lost.compared(now, tmp_path / "before.csv")
+    assert found["ratio"].iloc[0] == pytest.approx(1.02)
+    assert found["compared with"].tolist() == ["same seed", "mean of 3"]
+    assert "worst 1.0200, paper/metro" in nothing_lost.summary(found.head(1))
