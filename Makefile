@@ -55,6 +55,7 @@ bench-short: .venv/installed
 	$(BIN)/python benchmarks/short.py months
 	$(BIN)/python benchmarks/short.py ladder
 	$(BIN)/python benchmarks/short.py zero-shot
+	$(BIN)/python benchmarks/prior.py
 
 PRIOR ?= benchmarks/prior
 HOURS ?= 4

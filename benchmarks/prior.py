@@ -11,6 +11,7 @@ import argparse
 import time
 from collections.abc import Callable
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pandas as pd
@@ -18,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from itocast import SDEBlock
-from itocast.prior import pretraining
+from itocast.prior import Prior, pretraining
 from itocast.prior.inputs import CANDIDATES, growth_at, read
 from itocast.prior.network import COMPONENTS, WIDTH, Network
 from itocast.prior.pretraining import Batch, Run, batches, loss_of, stable_rate
@@ -141,6 +142,29 @@ def summary(frame: pd.DataFrame) -> str:
     return table(pd.DataFrame(lines), shown)
 
 
+def speed(length: int, series: int, horizon: int = 12) -> float:
+    """Processor milliseconds of a forecast of one of so many series, the median of five runs."""
+    values = torch.randn(series, length, generator=torch.Generator().manual_seed(0)).cumsum(1).double()
+    seasons = torch.tensor([[12, 0]]).expand(series, 2)
+    prior = Prior.load()
+    prior.law(values, seasons, horizon)
+    taken = []
+    for _ in range(5):
+        began = time.process_time()
+        prior.law(values, seasons, horizon)
+        taken.append(1000 * (time.process_time() - began) / series)
+    return median(taken)
+
+
+def speeds() -> str:
+    """A line for each length of the past."""
+    lines = [
+        {"values": length, "ms a series, 1,000 at once": speed(length, 1000), "ms, one alone": speed(length, 1)}
+        for length in (36, 120, 400, 1024)
+    ]
+    return table(pd.DataFrame(lines), {"values": "d", "ms a series, 1,000 at once": ".2f", "ms, one alone": ".2f"})
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=2, help="of the first weights")
@@ -151,7 +175,8 @@ def main() -> None:
     keys: list[Key] = [{"form": form, "seed": seed} for seed in range(arguments.seeds) for form in FORMS]
     rows.fill(keys, measure, arguments.missing)
     title, command = "The prior: what its parts are worth", "python benchmarks/prior.py"
-    print(page(OUT.with_suffix(".md"), title, command, ABOUT, [summary(rows.frame)], rows.frame))
+    parts = [summary(rows.frame), "Processor milliseconds of a law of 12 steps:", speeds()]
+    print(page(OUT.with_suffix(".md"), title, command, ABOUT, parts, rows.frame))
 
 
 if __name__ == "__main__":
