@@ -26,10 +26,15 @@ from against.table import read
 from itocast.data.sources import NotPublished
 from itocast.paper.protocol import short
 from short_series.rows import Key, Row, Rows, table
+from short_series.rows import page as page_of
 from short_series.scores import geometric
 
 HERE = Path(__file__).parent
-OUT = HERE / "runs" / "nothing-lost.csv"
+OUT = HERE / "results" / "nothing-lost.csv"
+ABOUT = (
+    "CRPS of the default on the test part, and its ratio to that of the version before the prior: where the "
+    "seed is not the same, to the mean over seeds in benchmarks/results/peers.csv. Of UCI a seed is a split."
+)
 KEY = ("protocol", "dataset", "seed", "part")
 NAMED = {short(name): name for name in (*DATASETS, *work.UCI_SETS)}
 SETTINGS = (
@@ -37,7 +42,7 @@ SETTINGS = (
     *(f"{work.UCI}/{name}" for name in work.UCI_SETS),
 )
 SHOWN = {
-    "protocol": "", "dataset": "", "seed": "d", "CRPS": ".5g", "before": ".5g", "ratio": ".4f",
+    "protocol": "", "dataset": "", "seeds": "d", "CRPS": ".5g", "before": ".5g", "ratio": ".4f",
     "compared with": "", "in 90 %": ".1f", "before, in 90 %": ".1f", "seconds": ".0f",
     "before (s)": ".0f",
 }  # fmt: skip
@@ -69,21 +74,28 @@ def earlier(protocol: str, dataset: str, seed: int, data_dir: str) -> Row:
 
 
 def compared(rows: pd.DataFrame, before: Path | None) -> pd.DataFrame:
-    """Each cell beside the same of before."""
+    """Each setting, the mean over its seeds, beside the same of before."""
     file = Rows(before, KEY).frame if before else pd.DataFrame()
-    lines = [_beside(row, file) for row in rows.to_dict("records")]
-    return pd.DataFrame(lines)
+    groups = rows.groupby(["protocol", "dataset"], sort=False)
+    return pd.DataFrame([_beside(part.to_dict("records"), file) for _, part in groups])
 
 
-def _beside(row: dict[Any, Any], file: pd.DataFrame) -> Row:
-    old, source = _before(row, file)
-    crps = old.get("crps", np.nan)
+def _beside(rows: list[dict[Any, Any]], file: pd.DataFrame) -> Row:
+    olds, sources = zip(*(_before(row, file) for row in rows), strict=True)
+
+    def means(name: str) -> tuple[float, float]:
+        return (
+            float(np.mean([row[name] for row in rows])),
+            float(np.mean([old.get(name, np.nan) for old in olds])),
+        )
+
+    (crps, old_crps), (held, old_held) = means("crps"), means("coverage_90")
+    seconds, old_seconds = means("fit_seconds")
     return {
-        **{name: row[name] for name in ("protocol", "dataset", "seed")},
-        "CRPS": row["crps"], "before": crps, "ratio": row["crps"] / crps, "compared with": source,
-        "in 90 %": 100 * row["coverage_90"],
-        "before, in 90 %": 100 * old.get("coverage_90", np.nan),
-        "seconds": row["fit_seconds"], "before (s)": old.get("fit_seconds", np.nan),
+        **{name: rows[0][name] for name in ("protocol", "dataset")}, "seeds": len(rows),
+        "CRPS": crps, "before": old_crps, "ratio": crps / old_crps, "compared with": sources[0],
+        "in 90 %": 100 * held, "before, in 90 %": 100 * old_held,
+        "seconds": seconds, "before (s)": old_seconds,
     }  # fmt: skip
 
 
@@ -155,7 +167,9 @@ def main() -> None:
     if not arguments.page:
         rows.fill(wanted, make, arguments.missing)
     found = rows.chosen(wanted)
-    print(summary(compared(found, arguments.before)))
+    parts = [summary(compared(found, arguments.before))]
+    file, command = arguments.out.with_suffix(".md"), "python benchmarks/nothing_lost.py --data-dir DATA"
+    print(page_of(file, "Long series: now and before", command, ABOUT, parts, found))
 
 
 if __name__ == "__main__":

@@ -385,13 +385,16 @@ def test_every_law_of_every_experiment_draws_its_tables() -> None:
                 assert drawn.futures.shape[2] == horizon
 
 
-def test_cells_are_compared_with_the_same_seed_or_with_the_table(tmp_path) -> None:
+def test_settings_are_compared_with_the_same_seeds_or_with_the_table(tmp_path) -> None:
     key = {"protocol": "paper", "dataset": "metro", "part": "test"}
     scores = {"crps": 100.0, "coverage_90": 0.9, "fit_seconds": 1.0}
     before = Rows(tmp_path / "before.csv", nothing_lost.KEY)
-    before.add(key | {"seed": 0} | scores)
-    now = pd.DataFrame([key | {"seed": seed} | scores | {"crps": 102.0} for seed in (0, 1)])
-    found = nothing_lost.compared(now, tmp_path / "before.csv")
-    assert found["ratio"].iloc[0] == pytest.approx(1.02)
-    assert found["compared with"].tolist() == ["same seed", "mean of 3"]
-    assert "worst 1.0200, paper/metro" in nothing_lost.summary(found.head(1))
+    for seed in (0, 1):
+        before.add(key | {"seed": seed} | scores)
+    now = pd.DataFrame([key | {"seed": seed} | scores | {"crps": 101.0 + 2 * seed} for seed in (0, 1)])
+    [found] = nothing_lost.compared(now, tmp_path / "before.csv").to_dict("records")
+    assert (found["seeds"], found["CRPS"], found["compared with"]) == (2, 102.0, "same seed")
+    assert found["ratio"] == pytest.approx(1.02)
+    assert "worst 1.0200, paper/metro" in nothing_lost.summary(pd.DataFrame([found]))
+    [other] = nothing_lost.compared(now, None).to_dict("records")
+    assert other["compared with"] == "mean of 3"
