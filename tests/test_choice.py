@@ -92,3 +92,13 @@ def test_a_series_that_only_a_covariate_tells_is_left_to_the_network():
     assert fitted.net is not None
     shares = {name: fitted.own.get(name, [fitted.share])[0] for name in ("told", "noise")}
     assert shares["told"] >= 0.75 > shares["noise"]
+
+
+def test_a_series_of_zeros_is_not_forecast_with_certainty():
+    """One taxi in thirty hours: what was seen before is not impossible."""
+    hours = pd.date_range("2024-01-01", periods=300, freq="h")
+    y = (np.arange(300) % 30 == 7).astype(float)
+    forecaster = Forecaster(6, model="prior", calibration=None).fit(pd.DataFrame({"ds": hours, "y": y}))
+    law = forecaster.predict_distribution()
+    assert (law.quantile(0.99) >= 0.1).all()
+    assert (-law.log_prob(torch.ones(1, 6, 1).double()) < 60).all()

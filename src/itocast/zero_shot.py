@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 USUAL = (4, 5, 6, 7, 10, 12, 24, 30, 48, 52, 60, 96, 144, 168, 288, 365)  # steps of seasons that are looked for
 LONGEST_STEP = 7 * DAY  # beyond which no season but the calendar's is looked for
 CONTEXT = 1024  # rows of its history that a forecast reads
+FINEST = 0.1  # least deviation of a Gaussian, as a share of what values are rounded to
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,9 @@ class ZeroShot:
         values = history.movedim(2, 1).reshape(rows * targets, length)
         seasons = torch.tensor(self.seasons).expand(len(values), 2)
         law = self.prior.law(values, seasons, windows.horizon)
-        parts = (law.means, law.log_variances, law.log_weights)  # (1, rows · targets, horizon, 1, K)
+        finest = FINEST * windows.numbers.rounding[windows.numbers.series[windows.origins]].flatten()
+        log_variances = torch.logaddexp(law.log_variances, 2 * finest.log()[:, None, None, None])
+        parts = (law.means, log_variances, law.log_weights)  # (1, rows · targets, horizon, 1, K)
         return Forecast.from_logs(*(part.unflatten(1, (rows, targets))[..., 0, :].movedim(2, 3) for part in parts))
 
 

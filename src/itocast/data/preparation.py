@@ -177,10 +177,11 @@ class Preparation:
         calendar = [table.clock.calendar(moments, self.cycles)]
         if self.data.holidays:
             calendar.append(table.clock.holidays(moments, self.data.holidays))
-        shift, scale, _ = self._scale(table)
+        shift, scale, rounding = self._scale(table)
         low, high = self._ranges(table)
         return Numbers(
             y=torch.from_numpy(table.y), shift=torch.from_numpy(shift), scale=torch.from_numpy(scale),
+            rounding=torch.from_numpy(rounding),
             again=torch.from_numpy(seen) if self.repeats else None,
             lags=tame(lags, FAR), last=last, targets=torch.from_numpy(self._scaled(table, "targets")).float(),
             past=past, past_codes=self._codes(table, self.columns.past),

@@ -56,6 +56,7 @@ class Numbers:
     static: Tensor  # (series, features)
     shift: Tensor  # (series, targets): y = shift + scale · standardised y, float64
     scale: Tensor
+    rounding: Tensor  # (series, targets): the step between values, in the table's units; 0 where there is none
     series: Tensor  # (rows,), int32
     starts: Tensor  # (series,): its first row
     low: Tensor  # (series, targets): the least level of a window that training saw, in the scale of the targets
