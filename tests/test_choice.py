@@ -102,3 +102,14 @@ def test_a_series_of_zeros_is_not_forecast_with_certainty():
     law = forecaster.predict_distribution()
     assert (law.quantile(0.99) >= 0.1).all()
     assert (-law.log_prob(torch.ones(1, 6, 1).double()) < 60).all()
+
+
+def test_the_prior_needs_no_covariates_ahead(tmp_path):
+    rows = frame()
+    forecaster = Forecaster(3, model="prior").fit(rows, past=["price"])
+    ahead = Forecaster(3, model="prior").fit(rows, future=["price"])
+    pd.testing.assert_frame_equal(ahead.predict(), forecaster.predict())
+    pd.testing.assert_frame_equal(ahead.predict(rows.drop(columns="price")), forecaster.predict())
+    ahead.save(tmp_path / "model")
+    pd.testing.assert_frame_equal(Forecaster.load(tmp_path / "model").predict(), forecaster.predict())
+    assert len(ahead.evaluate(rows)) > 1

@@ -19,8 +19,9 @@ EARNED = 0.98  # times the score of the common share that one of its own must re
 def blended(one: Forecast, other: Forecast, share: float | Tensor) -> Forecast:
     """The law with quantiles share·q₁ + (1 - share)·q₂, the share one for all or (rows, 1, targets).
 
-    What two forecasts disagree about is what neither knows: the epistemic part holds
-    share·(1 - share) times the square of the difference of their means.
+    What two forecasts disagree about is what neither knows: beside the aleatoric and epistemic parts of
+    both, share·(1 - share) times the square of the difference of their means counts as epistemic, and
+    the variance is split as these are.
 
     >>> narrow, wide = (Forecast([[[[0.0]]]], [[[[v]]]]) for v in (1.0, 9.0))
     >>> round(blended(narrow, wide, 0.5).variance.sqrt().item(), 3)
@@ -30,11 +31,10 @@ def blended(one: Forecast, other: Forecast, share: float | Tensor) -> Forecast:
     inner, outer = _table(first), _table(second)
     values = share * inner.values + (1 - share) * outer.values
     apart = (first.mean - second.mean).square()
+    aleatoric = share * first.aleatoric + (1 - share) * second.aleatoric
     known = share * first.epistemic + (1 - share) * second.epistemic
     epistemic = known + share * (1 - share) * apart
-    law = Tabulated(values, torch.zeros(values.shape[1:]))
-    part = (epistemic / law.variance.clamp(min=1e-300)).clamp(max=1.0)
-    law = Tabulated(values, part)
+    law = Tabulated(values, epistemic / (aleatoric + epistemic).clamp(min=1e-300))
     return first.around(law) if isinstance(first, Clipped) else law
 
 

@@ -67,7 +67,8 @@ def warn_of_new_levels(windows: Windows, table: Table) -> None:
         labels = table.ids[np.unique(series[rows].numpy())]
         warnings.warn(
             f"{_share(labels, table)} at a level that training did not see: these forecasts rest on "
-            "the shape of the last rows alone, and their intervals may hold less; fit anew, or update",
+            "the shape of the last rows alone, and their intervals may hold less. If rows came since, fit anew, or "
+            "update; else compare with model='prior'",
             stacklevel=4,
         )
 

@@ -117,6 +117,8 @@ def predict(
     ] = None,
     time: Annotated[str | None, typer.Option(help=f"Column of times, '' for none{ZERO_SHOT} [default: ds]")] = None,
     id: Annotated[str | None, typer.Option(help=f"Tells series apart{ZERO_SHOT} [default: unique_id]")] = None,
+    freq: Annotated[str | None, typer.Option(help=f"The step between rows, such as MS{ZERO_SHOT}")] = None,
+    support: Annotated[str | None, typer.Option(help=f"auto, real, positive or unit{ZERO_SHOT}")] = None,
     threads: Threads = 1,
 ) -> None:
     """Forecast the steps after the end of each series."""
@@ -124,7 +126,7 @@ def predict(
 
     use(threads)
     frames.check_name(output)
-    named = {"horizon": horizon, "target": target, "time": time, "id": id}
+    named = {"horizon": horizon, "target": target, "time": time, "id": id, "freq": freq, "support": support}
     forecaster = _zero_shot(model, data, future, named) if zero_shot else _fitted(model, named)
     rows, ahead = (None if source is None else read(source) for source in (data, future))
     levels, probabilities = _numbers("level", level), _numbers("quantiles", quantiles)

@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from itocast.calibration import Auto
 from itocast.fitted import Fitted
 from itocast.forecaster import Forecaster
 from itocast.metrics import chance_band
@@ -31,18 +32,34 @@ def summary(forecaster: Forecaster, frame: Any, output: Path, data: str, past: S
     `past` are the past covariates that were given.
     """
     fitted = forecaster.fitted
-    prepared, history = fitted.preparation, fitted.history
+    prepared = fitted.preparation
     console = Console()
     series, target = len(prepared.scales), ", ".join(prepared.columns.targets)
     console.print(
         f"{series:,} series of {target}, a row every {prepared.clock.freq}; {_reads(fitted)}, "
-        f"{prepared.horizon} ahead; {fitted.parameters:,} parameters, {count(len(history.epochs), 'epoch')} "
-        f"({history.stopped}, best {history.best}){_last(history)}, trained in {history.seconds:.0f} s.\n"
+        f"{prepared.horizon} ahead; {_training(fitted)}.\n"
         f"Forecasts by {fitted.kind}{_shares(fitted)}.{_left_out(fitted, past)} Range: {_range(fitted)}. "
-        f"Calibration {fitted.calibration}.",
+        f"Calibration: {_way(fitted)}.",
         highlight=False, soft_wrap=True,
     )  # fmt: skip
+    ahead = " --future FUTURE" if prepared.columns.future else ""
+    following = f"Next:\n  itocast predict {output}{ahead} -o forecast.csv"
+    if not fitted.outcomes:
+        said = "No outcome was left to tell how well these forecasts hold: there are too few rows."
+        console.print(f"{said} {following}", highlight=False, markup=False, soft_wrap=True)
+        return
     scores = forecaster.evaluate(frame)
+    console.print(_grid(scores, prepared.horizon))
+    console.print(
+        f"{_honest(fitted, scores)} {following}\n"
+        f"  itocast backtest {output} {'DATA' if data == '-' else data} -o backtest.csv\n"
+        f"  itocast report {output} {'DATA' if data == '-' else data} -o report.html",
+        highlight=False, markup=False, soft_wrap=True,
+    )  # fmt: skip
+
+
+def _grid(scores: Any, horizon: int) -> Table:
+    """Scores of all held-out forecasts, of the first step and of the last."""
     shown = {
         "RMSE": "rmse", "CRPS": "crps", "NLL": "nll", "CWCE": "cwce", "EPIW": "epiw", "in 80 %": "coverage_80",
         "in 95 %": "coverage_95",
@@ -50,19 +67,31 @@ def summary(forecaster: Forecaster, frame: Any, output: Path, data: str, past: S
     grid = Table("held out")
     for name in shown:
         grid.add_column(name, justify="right")
-    for row in scores.to_dict("records")[: 1 + (prepared.horizon if prepared.horizon > 1 else 0)]:
-        if row["by"] == "step" and int(row["of"]) not in (1, prepared.horizon):
+    for row in scores.to_dict("records")[: 1 + (horizon if horizon > 1 else 0)]:
+        if row["by"] == "step" and int(row["of"]) not in (1, horizon):
             continue
         name = "all" if row["by"] == "all" else f"step {row['of']}"
         grid.add_row(name, *(_figure(name, row[name]) for name in shown.values()))
-    console.print(grid)
-    ahead = " --future FUTURE" if prepared.columns.future else ""
-    console.print(
-        f"{_honest(fitted, scores)} Next:\n  itocast predict {output}{ahead} -o forecast.csv\n"
-        f"  itocast backtest {output} {'DATA' if data == '-' else data} -o backtest.csv\n"
-        f"  itocast report {output} {'DATA' if data == '-' else data} -o report.html",
-        highlight=False, markup=False, soft_wrap=True,
-    )  # fmt: skip
+    return grid
+
+
+def _training(fitted: Fitted) -> str:
+    """What was learned, and how long it took."""
+    if fitted.net is None:
+        return "nothing was trained"
+    history = fitted.history
+    return (
+        f"{fitted.parameters:,} parameters, {count(len(history.epochs), 'epoch')} ({history.stopped}, best "
+        f"{history.best}){_last(history)}, trained in {history.seconds:.0f} s"
+    )
+
+
+def _way(fitted: Fitted) -> str:
+    """What corrects the laws; what that holds is said once, of the held-out rows."""
+    calibrator = fitted.calibrator
+    if calibrator is None:
+        return "none"
+    return str(calibrator.way) if isinstance(calibrator, Auto) else fitted.calibration
 
 
 def _reads(fitted: Fitted) -> str:
@@ -82,8 +111,8 @@ def _shares(fitted: Fitted) -> str:
     network, prior = fitted.shares[1.0], fitted.shares[0.0]
     others = f", another in {len(fitted.own)} of the series" if fitted.own else ""
     return (
-        f", the network with a share of {100 * fitted.share:.0f} %{others} (CRPS of held-out rows: "
-        f"network {network:.3g}, prior {prior:.3g})"
+        f", the network with a share of {100 * fitted.share:.0f} %{others} (CRPS of held-out rows, in "
+        f"deviations of each series: network {network:.3g}, prior {prior:.3g})"
     )
 
 
@@ -107,10 +136,10 @@ def _honest(fitted: Fitted, scores: Any) -> str:
         low, high = chance_band(level / 100, fitted.outcomes)
         share = f"{100 * held[f'coverage_{level}']:.1f} %"
         said.append(f"{level} % intervals held {share} (chance allows {100 * low:.0f} to {100 * high:.0f} %)")
+    chose = "; they did choose the epoch" if fitted.net else ""
     return (
         "Scores are of held-out rows: each was forecast by weights and corrected by a calibration that had not learned "
-        f"from it; they did choose the epoch. They count as about {fitted.outcomes} independent outcomes: "
-        f"{', '.join(said)}."
+        f"from it{chose}. They count as about {fitted.outcomes} independent outcomes: {', '.join(said)}."
     )
 
 

@@ -66,7 +66,7 @@ class Recipe:
         return chosen if isinstance(chosen, Training) else Training.suited(rows, self.effort, **chosen)
 
 
-@dataclass
+@dataclass(repr=False)
 class Fitted:
     """What forecasts (a network, the prior, or both), its calibration, and the last rows of every series.
 
@@ -93,6 +93,9 @@ class Fitted:
     folds: list[Calibrator] = field(default_factory=list)  # that had not seen a part of the held-out rows
     edges: list[Cut] = field(default_factory=list)  # between these parts, and around them
 
+    def __repr__(self) -> str:
+        return f"Fitted(kind={self.kind!r}, share={self.share}, calibration={self.calibration!r})"
+
     @classmethod
     def train(cls, table: Table, recipe: Recipe, checkpoint: str | Path | None = None) -> Fitted:
         """Fit on the earlier part of a table; the later part chooses, calibrates, and is learned from too."""
@@ -101,7 +104,7 @@ class Fitted:
         zero_shot = ZeroShot.of(table) if recipe.prior else None
         fitted = cls._with_network(table, recipe, zero_shot, support, checkpoint)
         if fitted is not None and zero_shot is not None and table.columns.past and len(table) <= LEAN:
-            lean = cls._with_network(table.without_past(), recipe, zero_shot, support)
+            lean = cls._with_network(table.without("past"), recipe, zero_shot, support)
             fitted = lean if lean is not None and lean.score < EARNED * fitted.score else fitted
         if fitted is None or fitted.net is None:
             shares = {} if fitted is None else fitted.shares
@@ -148,8 +151,12 @@ class Fitted:
     def _of_prior(
         cls, table: Table, recipe: Recipe, zero_shot: ZeroShot | None, support: str, shares: dict[float, float]
     ) -> Fitted:
-        """The prior alone: it learned from no row, so most of them can tell how well it does."""
+        """The prior alone: it learned from no row, so most of them can tell how well it does.
+
+        It reads no covariates, and needs none ahead.
+        """
         assert zero_shot is not None
+        table = table.without("past", "future")
         preparation = Preparation.fit(table, recipe.horizon, 1, recipe.data)
         preparation = replace(preparation, memory=CONTEXT)
         lengths = np.diff(table.starts)

@@ -78,10 +78,11 @@ class Table:
         """The rows up to an instant, which may be one of each row's series, (rows,)."""
         return self.take(self.times <= instant)
 
-    def without_past(self) -> Table:
-        """The same without its past covariates."""
-        columns = self.columns.model_copy(update={"past": ()})
-        kept = {name: v for name, v in self.values.items() if name not in self.columns.past}
+    def without(self, *parts: str) -> Table:
+        """The same without its covariates of some kinds: past, future, static."""
+        columns = self.columns.model_copy(update=dict.fromkeys(parts, ()))
+        left_out = {name for part in parts for name in getattr(self.columns, part)}
+        kept = {name: v for name, v in self.values.items() if name not in left_out}
         return replace(self, columns=columns, values=kept)
 
     def sorted(self) -> Table:
