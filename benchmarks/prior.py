@@ -103,8 +103,7 @@ def measure(form: str, seed: int) -> Row:
     """Train and score a form."""
     change, steps = FORMS[form]
     run = Run(pretraining.SEED)
-    torch.manual_seed(seed)
-    run.network = Network()
+    run.network = pretraining.fresh_network(seed)
     run.optimisers = pretraining.optimisers_of(run.network)
     change(run)
     began = time.process_time()

@@ -65,7 +65,7 @@ def best_share(scores: dict[float, Tensor], independent: float) -> float:
     """
     shares = torch.tensor(list(scores), dtype=torch.float64)
     means = torch.stack([score.nanmean() for score in scores.values()])
-    return _least(shares, means * (1 + shares / max(1.0, independent)))
+    return _least(shares, means * (1 + shares / max(1.0, independent))).item()
 
 
 def own_shares(scores: dict[float, Tensor], series: Tensor, independent: Tensor, share: float) -> Tensor:
@@ -76,23 +76,19 @@ def own_shares(scores: dict[float, Tensor], series: Tensor, independent: Tensor,
     n / (n + EQUAL), that of all series with the rest. So a series that a network does not
     understand is left to the prior, and the others are not.
     """
-    shares = torch.tensor(list(scores), dtype=torch.float64)
-    count, targets = len(independent), next(iter(scores.values())).shape[-1]
+    shares = torch.tensor(list(scores), dtype=torch.float64)[:, None, None]
     rows = torch.stack(list(scores.values()))  # (shares, rows, steps, targets)
+    count, targets = len(independent), rows.shape[-1]
     total = rows.new_zeros(len(shares), count, targets).index_add(1, series, rows.nansum(2))
     seen = rows.new_zeros(count, targets).index_add(0, series, (~rows[0].isnan()).double().sum(1))
-    own = total / seen  # nan where nothing was seen
     everywhere = rows.flatten(1).nanmean(1)[:, None, None]
-    weight = (independent / (independent + EQUAL))[:, None]
-    judged = weight * _relative(own) + (1 - weight) * _relative(everywhere)
-    judged = judged * (1 + shares[:, None, None] / independent.clamp(min=1)[:, None])
-    common = list(scores).index(share)
-    out = torch.full((count, targets), share, dtype=torch.float64)
-    for i, j in ((independent >= FEWEST)[:, None] & (seen > 0)).nonzero().tolist():
-        best = _least(shares, judged[:, i, j])
-        if judged[list(scores).index(best), i, j] < EARNED * judged[common, i, j]:
-            out[i, j] = best
-    return out
+    n = independent[:, None]
+    weight = n / (n + EQUAL)
+    judged = weight * _relative(total / seen.clamp(min=1)) + (1 - weight) * _relative(everywhere)
+    judged = judged * (1 + shares / n.clamp(min=1))
+    common = judged[list(scores).index(share)]
+    earned = (n >= FEWEST) & (seen > 0) & (judged.amin(0) < EARNED * common)
+    return torch.where(earned, _least(shares, judged), share)
 
 
 def _relative(scores: Tensor) -> Tensor:
@@ -100,12 +96,10 @@ def _relative(scores: Tensor) -> Tensor:
     return scores / scores.amin(0).clamp(min=1e-300)
 
 
-def _least(shares: Tensor, judged: Tensor) -> float:
-    """The share with the least score, or 1 where that is nearly as good."""
-    place = int(judged.argmin())
-    if judged[-1] <= LEVEL * judged[place]:
-        place = len(shares) - 1
-    return float(shares[place])
+def _least(shares: Tensor, judged: Tensor) -> Tensor:
+    """The share of the least score along the first axis, or 1 where that is nearly as good."""
+    least = shares.expand_as(judged).gather(0, judged.argmin(0, keepdim=True))[0]
+    return torch.where(judged[-1] <= LEVEL * judged.amin(0), shares.max(), least)
 
 
 def _of_share(network: Forecast, other: Forecast, share: float) -> Forecast:

@@ -156,6 +156,13 @@ def absolute(difference: Tensor, deviation: Tensor) -> Tensor:
     return deviation * density + difference * torch.erf(z * math.sqrt(0.5))
 
 
+def fresh_network(seed: int) -> Network:
+    """A network with first weights by a seed; the global generator stays as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.random.default_generator.manual_seed(seed)
+        return Network()
+
+
 def optimisers_of(network: Network) -> list[torch.optim.Optimizer]:
     """Muon for the matrices of the layers, whose steps are orthogonal; AdamW for all other weights."""
     matrices = [p for p in network.layers.parameters() if p.ndim > 1]
@@ -176,8 +183,7 @@ class Run:
 
     def __init__(self, seed: int) -> None:
         self.seed, self.steps = seed, 0
-        torch.manual_seed(seed)
-        self.network = Network()
+        self.network = fresh_network(seed)
         self.optimisers = optimisers_of(self.network)
         self.block: tuple[int, list[Batch]] = (-1, [])
 
