@@ -219,7 +219,7 @@ def test_a_known_season_goes_on(prior):
 
 @pytest.mark.parametrize("law", ["AR(1)", "heteroscedastic", "t(3)", "gamma"])
 @pytest.mark.parametrize("rows", [30, 100, 400])
-def test_intervals_hold_on_laws_that_were_not_trained_on(prior, law, rows):
+def test_intervals_hold_on_known_laws(prior, law, rows):
     """A hundred pasts of each, and the future that followed."""
     process = GENERATORS[law](Shape(rows, 12, "h", 24), 0)
     drawn = [draw_law(process, rows, 12, seed, draws=20, burn=BURN_IN) for seed in range(100)]

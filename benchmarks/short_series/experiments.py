@@ -81,7 +81,7 @@ EXPERIMENTS = {
         levels=(90,), runs=20, burn=BURN_IN,
     ),
     "zero-shot": Experiment(
-        "the prior on laws that it never saw", HOURLY, GENERATORS,
+        "the prior on known laws", HOURLY, GENERATORS,
         tuple(Shape(rows, 12, "h", 24) for rows in (30, 100, 400)),
         levels=(80, 90, 95), runs=20, burn=BURN_IN, model="prior",
     ),
