@@ -189,8 +189,9 @@ class Fitted:
         if blend:
             independent = torch.minimum(later.independent_of_series(), torch.bincount(series, minlength=len(labels)))
             own = own_shares(scores, series, independent, self.share)
-            self.own = {str(labels[i]): own[i].tolist() for i in (own != self.share).any(1).nonzero()[:, 0].tolist()}
-        given = {self.share, *(share for shares in self.own.values() for share in shares)}
+            others = (own != self.share).any(1).nonzero()[:, 0].tolist()
+            self.own = {str(labels[i]): own[i].tolist() for i in others}
+        given = {self.share}.union(*self.own.values())
         if given == {1.0}:
             self.zero_shot = None
         elif given == {0.0}:
