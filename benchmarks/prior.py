@@ -20,9 +20,10 @@ from torch import Tensor, nn
 
 from itocast import SDEBlock
 from itocast.prior import Prior, pretraining
-from itocast.prior.inputs import CANDIDATES, growth_at, read
+from itocast.prior.inputs import CANDIDATES, read
+from itocast.prior.loss import loss_of
 from itocast.prior.network import COMPONENTS, WIDTH, Network
-from itocast.prior.pretraining import Batch, Run, batches, loss_of, stable_rate
+from itocast.prior.pretraining import Batch, Run, batches, stable_rate
 from itocast.sde import Noise
 from short_series.rows import Key, Row, Rows, page, table
 
@@ -120,9 +121,7 @@ def measure(form: str, seed: int) -> Row:
 def loss(network: Network, batch: Batch) -> float:
     """Of a batch that was not learned from."""
     context, units = read(batch.values, batch.seasons)
-    y = ((batch.y - units.level) / units.unit).clamp(-1e4, 1e4).float()
-    leads = batch.leads.expand(len(y), -1)
-    return loss_of(network(context, batch.leads), y, growth_at(context.by_steps, leads).exp()).item()
+    return loss_of(network(context, batch.leads), batch.y, context, units, batch.leads).item()
 
 
 def summary(frame: pd.DataFrame) -> str:

@@ -14,6 +14,7 @@ from itocast.prior import Prior, generators, pretraining
 from itocast.prior.generators import common, diffusions, draw, draw_seasons, noise
 from itocast.prior.generators.counts import counts
 from itocast.prior.inputs import CANDIDATES, FUTURE, POSITION, STATISTICS, ahead, read
+from itocast.prior.loss import crps
 from itocast.prior.pretraining import Run, batches, random_source
 from itocast.prior.seasons import find_seasons
 from short_series.experiments import GENERATORS, Shape
@@ -338,7 +339,7 @@ def test_crps_is_that_of_a_forecast():
     draws = [torch.randn(1, 6, 4, 1, 5, generator=generator) for _ in range(3)]
     law = Forecast.from_logs(draws[0], draws[1], draws[2].log_softmax(-1))
     y = torch.randn(6, 4, generator=generator)
-    assert torch.allclose(pretraining.crps(law, y[..., None]).double(), law.crps(y[..., None]), atol=1e-5)
+    assert torch.allclose(crps(law, y[..., None]).double(), law.crps(y[..., None]), atol=1e-5)
 
 
 def test_a_run_goes_on_to_the_bit(tmp_path, monkeypatch):

@@ -15,6 +15,7 @@ from torch import Tensor
 from itocast.abstention import Doubt
 from itocast.blend import best_share, blended, compared, own_shares
 from itocast.calibration import CALIBRATORS, Adaptive, Auto, Calibrator
+from itocast.calibration.evidence import correlation_of, design_effect
 from itocast.cautions import warn_of_misses
 from itocast.clipped import Again, clip, tabulated
 from itocast.data.holdout import Cut, held_rows
@@ -39,6 +40,7 @@ QUICK = 5000  # windows up to which a fast fit is the prior alone
 LEAN = 5000  # rows up to which past covariates must earn their place: few rows teach chance
 EARNED = 0.98  # times the CRPS with them that a forecast without them must reach to be taken
 COMPARED = 300  # held-out windows on which network and prior are compared, evenly spaced
+LOST = 1.05  # times the CRPS of the prior from which on a fine-tuned one is not taken
 FOLDS = 5  # of held-out forecasts: each is corrected by what the others taught
 
 
@@ -107,8 +109,7 @@ class Fitted:
             lean = cls._with_network(table.without("past"), recipe, zero_shot, support)
             fitted = lean if lean is not None and lean.score < EARNED * fitted.score else fitted
         if fitted is None or fitted.net is None:
-            shares = {} if fitted is None else fitted.shares
-            fitted = cls._of_prior(table, recipe, zero_shot, support, shares)
+            fitted = cls._of_prior(table, recipe, zero_shot, support, fitted)
         fitted.context = context(as_it_came, fitted.preparation.reach + recipe.horizon)
         return fitted
 
@@ -142,18 +143,24 @@ class Fitted:
         doubt = Doubt.of(train)
         fitted = cls(recipe, preparation, net, zero_shot, 1.0, {}, {}, table, held, support, independent, doubt)
         if zero_shot is not None:
-            fitted.choose(later)
+            fitted.choose(train, later)
         if fitted.net is not None:
             fitted.calibrate(later, table.times)
         return fitted
 
     @classmethod
     def _of_prior(
-        cls, table: Table, recipe: Recipe, zero_shot: ZeroShot | None, support: str, shares: dict[float, float]
+        cls,
+        table: Table,
+        recipe: Recipe,
+        zero_shot: ZeroShot | None,
+        support: str,
+        tried: Fitted | None,
     ) -> Fitted:
-        """The prior alone: it learned from no row, so most of them can tell how well it does.
+        """The prior alone: it reads no covariates, and needs none ahead.
 
-        It reads no covariates, and needs none ahead.
+        If it learned from no row, most of them can tell how well it does. `tried` is the fit in
+        which it was compared with a network, and perhaps fine-tuned on all but the held-out rows.
         """
         assert zero_shot is not None
         table = table.without("past", "future")
@@ -161,8 +168,15 @@ class Fitted:
         preparation = replace(preparation, memory=CONTEXT)
         lengths = np.diff(table.starts)
         held = Cut.newest(table, lengths - np.maximum(lengths // 3, 1))
+        shares = {}
+        if tried is not None:
+            shares = tried.shares
+            if tried.zero_shot is not None and tried.zero_shot.tuned:
+                zero_shot, held = tried.zero_shot, tried.held
         independent = Dependence.none(recipe.horizon, len(table.columns.targets))
-        fitted = cls(recipe, preparation, None, zero_shot, 0.0, {}, shares, table, held, support, independent, None)
+        fitted = cls(
+            recipe, preparation, None, zero_shot, 0.0, {}, shares, table, held, support, independent, None
+        )  # fmt: skip
         try:
             windows = preparation.windows(table, after=held.rows(table))
         except NoWindows:
@@ -176,16 +190,17 @@ class Fitted:
         """The scaled CRPS of held-out rows that settled the share of the network."""
         return self.shares[self.share]
 
-    def choose(self, later: Windows) -> None:
-        """Settle the share of the network by forecasts of rows that it had not learned from."""
-        assert self.zero_shot is not None
+    def choose(self, train: Windows, later: Windows) -> None:
+        """Settle what forecasts by forecasts of rows that nothing had learned from."""
         some = later.thin(COMPARED)
         series = some.numbers.series[some.origins].long()
         scale, labels = some.numbers.scale[series][:, None], some.numbers.labels["series"]
-        blend = not self.network.model.repeats
-        scores = compared(self._of_network(some), self._of_prior_law(some), some.actuals(), scale, blend)
+        self._fine_tune(train, some, scale)
+        blend, y, prior = not self.network.model.repeats, some.actuals(), self._of_prior_law(some)
+        scores = compared(self._of_network(some), prior, y, scale, blend)
         self.shares = {share: score.nanmean().item() for share, score in scores.items()}
-        self.share = best_share(scores, later.independent())
+        effect = design_effect(correlation_of(prior, y, some.made()), later.made())
+        self.share = best_share(scores, later.independent() / effect)
         if blend:
             independent = torch.minimum(later.independent_of_series(), torch.bincount(series, minlength=len(labels)))
             own = own_shares(scores, series, independent, self.share)
@@ -198,6 +213,23 @@ class Fitted:
             self.net = None
         else:
             self.preparation = replace(self.preparation, memory=CONTEXT)
+
+    def _fine_tune(self, train: Windows, some: Windows, scale: Tensor) -> None:
+        """Train the prior further on a table of short series, unless it then forecasts `some` windows worse.
+
+        What is held out is one period, whose luck all series share: a small loss there says nothing.
+        """
+        from itocast.prior.fine_tuning import FEWEST
+
+        assert self.zero_shot is not None
+        usual = np.median(np.diff(self.context.starts))
+        if self.recipe.effort == "fast" or usual > CONTEXT or train.independent() < FEWEST:
+            return
+        before, y = self.zero_shot, some.actuals()
+        plain = _crps(self._of_prior_law(some), y, scale)
+        self.zero_shot = before.fine_tuned(train, self.recipe.seed)
+        if _crps(self._of_prior_law(some), y, scale) > LOST * plain:
+            self.zero_shot = before
 
     @property
     def network(self) -> Network:
@@ -225,11 +257,12 @@ class Fitted:
         most = max(ENOUGH, CELLS // (windows.horizon * len(self.preparation.columns.targets)))
         windows = windows.by_time(times).last(max(len(windows) // 2, FRESH)).thin(most)
         law, y = self.uncorrected(windows), windows.actuals()
-        independent = max(1.0, windows.independent() * _observed(y))
-        self.evidence = independent
+        law = tabulated(law)  # once, for all that follows
+        made = windows.made()
+        effect = design_effect(correlation_of(law, y, made), made)
+        self.evidence = max(1.0, windows.independent() * _observed(y) / effect)
         if self.recipe.calibration:
-            law = tabulated(law)  # once, for fit and apply
-            overlap = len(windows) / independent
+            overlap = len(windows) / self.evidence
             self.calibrator = self._calibrator(law, y, windows, overlap)
             self._fold(law, y, windows, overlap)
             law = self._corrected(law, windows)
@@ -254,7 +287,7 @@ class Fitted:
     def _fold(self, law: Forecast, y: Tensor, windows: Windows, overlap: float) -> None:
         """Learn the same correction without the outcomes of each part of the rows, for forecasts of that part."""
         assert self.calibrator is not None
-        if self.outcomes < FOLDS:
+        if windows.independent() < FOLDS:
             return
         part = _parts(windows)
         rests = [windows.beside(part == one) for one in range(FOLDS)]
@@ -452,10 +485,11 @@ class Fitted:
     @property
     def kind(self) -> str:
         """What forecasts, in a word or two."""
+        prior = "fine-tuned prior" if self.zero_shot and self.zero_shot.tuned else "prior"
         if self.net is None:
-            return "prior"
+            return prior
         name = type(self.net.model).__name__
-        return name if self.zero_shot is None else f"{name} and prior"
+        return name if self.zero_shot is None else f"{name} and {prior}"
 
     @property
     def history(self) -> History:
@@ -471,6 +505,12 @@ def _parts(windows: Windows) -> Tensor:
         return part
     order = windows.numbers.series[windows.origins].argsort(stable=True)
     return part[order.argsort()]
+
+
+def _crps(law: Forecast, y: Tensor, scale: Tensor) -> float:
+    """The mean CRPS of known outcomes in units of `scale`."""
+    seen = ~y.isnan()
+    return (law.crps(torch.where(seen, y, law.mean.double())) / scale)[seen].mean().item()
 
 
 def _observed(y: Tensor) -> float:

@@ -81,7 +81,7 @@ def _network(net: Network, tensors: dict[str, Tensor]) -> dict[str, Any]:
 def _prior(zero_shot: ZeroShot, tensors: dict[str, Tensor]) -> dict[str, Any]:
     """The weights go into the folder: those of a later version forecast something else."""
     tensors |= {f"prior/{name}": part for name, part in zero_shot.prior.tensors().items()}
-    return {"seasons": list(zero_shot.seasons)}
+    return {"seasons": list(zero_shot.seasons), "tuned": zero_shot.tuned}
 
 
 def _calibrator(calibrator: Calibrator | None, prefix: str, tensors: dict[str, Tensor]) -> dict[str, Any] | None:
@@ -136,7 +136,8 @@ def _restore(manifest: dict[str, Any], tensors: dict[str, Tensor]) -> Fitted:
         from itocast.prior import Prior
 
         prior = Prior.of(_part(tensors, "prior"))
-        zero_shot = ZeroShot(prior, tuple(manifest["prior"]["seasons"]))
+        told = manifest["prior"]
+        zero_shot = ZeroShot(prior, tuple(told["seasons"]), told["tuned"])
     doubt = None
     if manifest["doubt"] is not None:
         doubt = Doubt(**_part(tensors, "doubt"), series=manifest["doubt"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -29,6 +29,7 @@ class ZeroShot:
 
     prior: Prior
     seasons: tuple[int, int]  # in steps, the shorter first; 0 for none
+    tuned: bool = False  # whether it was trained further on the table
 
     @classmethod
     def of(cls, table: Table) -> Self:
@@ -36,6 +37,21 @@ class ZeroShot:
         from itocast.prior import Prior
 
         return cls(Prior.load(), seasons_of(table))
+
+    def fine_tuned(self, train: Windows, seed: int) -> ZeroShot:
+        """The same, trained further on windows of the table."""
+        from itocast.prior.fine_tuning import LONGEST, Examples, fine_tuned
+
+        def draw(rows: int, generator: torch.Generator) -> Examples:
+            some = torch.randint(len(train), (rows,), generator=generator)
+            windows = replace(train, origins=train.origins[some])
+            target = torch.randint(train.targets, (rows,), generator=generator)
+            own = torch.arange(rows)
+            history, y = windows.history(LONGEST), windows.actuals()
+            seasons = torch.tensor(self.seasons).expand(rows, 2)
+            return Examples(history[own, :, target], seasons, y[own, :, target])
+
+        return replace(self, prior=fine_tuned(self.prior, draw, train.independent(), seed), tuned=True)
 
     def law(self, windows: Windows) -> Forecast:
         """The laws of some windows in the table's units, (windows, horizon, targets)."""

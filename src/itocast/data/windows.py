@@ -190,6 +190,11 @@ class Windows:
         return self.numbers.y[self.steps()]
 
     @property
+    def targets(self) -> int:
+        """How many columns are forecast."""
+        return self.numbers.y.shape[1]
+
+    @property
     def sizes(self) -> Sizes:
         """What a model must know."""
         n = self.numbers

@@ -7,7 +7,6 @@ The learning rate rises, stays, and falls only in `--export`: in a copy, from an
 from __future__ import annotations
 
 import argparse
-import math
 import signal
 import time
 from pathlib import Path
@@ -18,10 +17,9 @@ import torch
 from numpy.random import SFC64, Generator, SeedSequence
 from torch import Tensor
 
-from itocast.forecast import Forecast
-from itocast.nets import tame
 from itocast.prior import generators
-from itocast.prior.inputs import growth_at, read
+from itocast.prior.inputs import read
+from itocast.prior.loss import loss_of
 from itocast.prior.network import Network
 from itocast.prior.prior import WEIGHTS, write_weights
 from itocast.storage import read_checkpoint, write_checkpoint
@@ -34,9 +32,6 @@ MEMORY = (0.9, 0.98)  # of AdamW
 MOMENTUM = 0.95  # of Muon
 CLIP = 1.0  # largest norm of the gradient
 LEADS = 24  # future steps of a series that are learned from
-LIKELIHOOD = 0.4  # share of -log density in the loss
-FAR = 10.0  # relative scores beyond it count as their logarithm
-HEAVIEST = 4.0  # weight of a step's score at most, which else is the root of its size
 
 
 class Shape(NamedTuple):
@@ -124,38 +119,6 @@ def tell(rng: Generator, seasons: np.ndarray) -> np.ndarray:
     return told
 
 
-def loss_of(law: Forecast, y: Tensor, size: Tensor) -> Tensor:
-    """CRPS and a share of -log density of outcomes (rows, steps) in units.
-
-    `size` is how far such steps went in the past. Relative to it, and to nothing of the future, extremes count less:
-    a limit in units would reward laws that are too narrow where the future is wide.
-    """
-    y, size = y[..., None], size[..., None].clamp(1, 1e3)
-    score = tame(crps(law, y) / size, FAR) * size.sqrt().clamp(max=HEAVIEST)
-    surprise = tame(size.log() - law.log_prob(y), FAR)
-    return (score + LIKELIHOOD * surprise).mean()
-
-
-def crps(law: Forecast, y: Tensor) -> Tensor:
-    """Closed form for one path, with a gradient, (rows, steps, 1)."""
-    means, deviations = law.means[0], (0.5 * law.log_variances[0]).exp()
-    weights = law.log_weights[0].exp()
-    hit = (weights * absolute(y[..., None] - means, deviations)).sum(-1)
-    components = means.shape[-1]
-    one, two = torch.triu_indices(components, components, 1)
-    both = (deviations[..., one].square() + deviations[..., two].square()).sqrt()
-    pairs = weights[..., one] * weights[..., two] * absolute(means[..., one] - means[..., two], both)
-    own = weights.square() * deviations / math.sqrt(math.pi)
-    return hit - pairs.sum(-1) - own.sum(-1)
-
-
-def absolute(difference: Tensor, deviation: Tensor) -> Tensor:
-    """E|X| for X ~ N(difference, deviation²)."""
-    z = difference / deviation
-    density = (-0.5 * z.square()).exp() * math.sqrt(2 / math.pi)
-    return deviation * density + difference * torch.erf(z * math.sqrt(0.5))
-
-
 def fresh_network(seed: int) -> Network:
     """A network with first weights by a seed; the global generator stays as it was."""
     with torch.random.fork_rng(devices=[]):
@@ -199,11 +162,9 @@ class Run:
         batch = self.batch()
         with torch.no_grad():
             context, units = read(batch.values, batch.seasons)
-            y = ((batch.y - units.level) / units.unit).clamp(-1e4, 1e4).float()
         with torch.autocast("cpu", torch.bfloat16):
             law = self.network(context, batch.leads)
-        leads = batch.leads.expand(len(y), -1)
-        loss = loss_of(law, y, growth_at(context.by_steps, leads).exp())
+        loss = loss_of(law, batch.y, context, units, batch.leads)
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(self.network.parameters(), CLIP)
         for optimiser in self.optimisers:

@@ -1,0 +1,87 @@
+"""The prior, trained a little further on the series of one table."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Generator, Tensor
+
+from itocast.prior.inputs import PATCH, read
+from itocast.prior.loss import loss_of
+from itocast.prior.prior import Prior
+
+STEPS = 100
+ROWS = 64  # pasts of a step
+RATE = 4e-4  # the highest learning rate, a seventh of that of pretraining
+WARM_UP = 10  # steps
+MEMORY = (0.9, 0.98)  # of AdamW
+CLIP = 1.0  # largest norm of the gradient
+LEADS = 24  # steps ahead that a step of training looks at, at most
+WAY = 0.5  # how far the weights go at most: what one period taught holds half in the next
+FEWEST = 30  # independent outcomes below which there is nothing to learn, and which halve the way
+LONGEST = 512  # values of the past that are read
+
+
+class Examples(NamedTuple):
+    """Pasts and what came after them."""
+
+    values: Tensor  # (rows, length), nan where missing
+    seasons: Tensor  # (rows, 2)
+    y: Tensor  # (rows, horizon), nan where missing
+
+
+Draw = Callable[[int, Generator], Examples]  # so many random ones
+
+
+def fine_tuned(prior: Prior, draw: Draw, independent: float, seed: int) -> Prior:
+    """The prior after `STEPS` steps on examples of a table; what it was given stays as it was.
+
+    The weights stop between those before and after: near those before where few outcomes are
+    `independent`. They are in half precision, in which they are saved.
+    """
+    way = WAY * independent / (independent + FEWEST)
+    network = copy.deepcopy(prior.network).train()
+    optimiser = torch.optim.AdamW(network.parameters(), betas=MEMORY, weight_decay=0.0)
+    generator = Generator().manual_seed(seed)
+    for step in range(STEPS):
+        for group in optimiser.param_groups:
+            group["lr"] = rate(step)
+        examples = observed(draw(ROWS, generator))
+        if not len(examples.y):
+            continue
+        horizon = examples.y.shape[1]
+        places = torch.randperm(horizon, generator=generator)[:LEADS].sort().values
+        with torch.no_grad():
+            context, units = read(padded(examples.values), examples.seasons)
+        law = network(context, places + 1)
+        loss = loss_of(law, examples.y[:, places], context, units, places + 1)
+        optimiser.zero_grad()
+        if loss.isfinite():
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(network.parameters(), CLIP)
+            optimiser.step()
+    with torch.no_grad():
+        for new, old in zip(network.parameters(), prior.network.parameters(), strict=True):
+            new.lerp_(old, 1 - way)
+    return Prior.of(Prior(network).tensors())
+
+
+def rate(step: int) -> float:
+    """The learning rate: up to the highest over the first steps, then down to 0 in a line."""
+    return RATE * min(1.0, (step + 1) / WARM_UP) * (1 - step / STEPS)
+
+
+def observed(examples: Examples) -> Examples:
+    """Those with a value before and one after."""
+    before, after = (part.isfinite().any(1) for part in (examples.values, examples.y))
+    return Examples(*(part[before & after] for part in examples))
+
+
+def padded(values: Tensor) -> Tensor:
+    """The newest values, as many as any row has, in a length that is a multiple of `PATCH`."""
+    longest = values.shape[1] - int(values.isfinite().any(0).int().argmax())
+    values = values[:, -min(longest, LONGEST) :]
+    return torch.nn.functional.pad(values, (-values.shape[1] % PATCH, 0), value=torch.nan)
