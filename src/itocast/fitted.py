@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -28,7 +29,7 @@ from itocast.dependence import Dependence
 from itocast.forecast import Forecast
 from itocast.network import Build, Network, Watch, checked, train_network
 from itocast.schedule import Training
-from itocast.training import History, fit, nll
+from itocast.training import History, fit, nll, progress
 from itocast.zero_shot import CONTEXT, ZeroShot
 
 CELLS = 24_000  # forecasts of one step and target that calibration looks at: what fits into memory
@@ -135,18 +136,41 @@ class Fitted:
         few = QUICK if recipe.effort == "fast" else FEWEST
         if zero_shot is not None and len(train) < few:
             return None
-        net = train_network(
+        net, settings = train_network(
             preparation, recipe.build, train, later, recipe.settings, recipe.seed, checkpoint, recipe.watch,
             recipe.nested,
         )  # fmt: skip
         independent = Dependence.none(recipe.horizon, len(table.columns.targets))
         doubt = Doubt.of(train)
         fitted = cls(recipe, preparation, net, zero_shot, 1.0, {}, {}, table, held, support, independent, doubt)
-        if zero_shot is not None:
-            fitted.choose(train, later)
+        fitted._settle(train, later, settings)
         if fitted.net is not None:
             fitted.calibrate(later, table.times)
         return fitted
+
+    def _settle(self, train: Windows, later: Windows, settings: Training) -> None:
+        """What forecasts, by held-out rows; the network learns from these too, unless it has no share."""
+        net, some = self.network, later.thin(COMPARED)
+        if self.zero_shot is None:
+            net.finish(train, later, settings, self.recipe.nested)
+            return
+        self._fine_tune(train, some)
+        prior = self._of_prior_law(some)
+        self._choose(some, later, prior)
+        if self._given() != {0.0}:
+            net.finish(train, later, settings, self.recipe.nested)
+            self._choose(some, later, prior)
+        given = self._given()
+        if given == {1.0}:
+            self.zero_shot = None
+        elif given == {0.0}:
+            self.net = None
+        else:
+            self.preparation = replace(self.preparation, memory=CONTEXT)
+
+    def _given(self) -> set[float]:
+        """The shares that the network has anywhere."""
+        return {self.share}.union(*self.own.values())
 
     @classmethod
     def _of_prior(
@@ -190,45 +214,40 @@ class Fitted:
         """The scaled CRPS of held-out rows that settled the share of the network."""
         return self.shares[self.share]
 
-    def choose(self, train: Windows, later: Windows) -> None:
-        """Settle what forecasts by forecasts of rows that nothing had learned from."""
-        some = later.thin(COMPARED)
+    def _choose(self, some: Windows, later: Windows, prior: Forecast) -> None:
+        """The shares of the network, by `some` of the forecasts of held-out rows, which the prior made too."""
         series = some.numbers.series[some.origins].long()
-        scale, labels = some.numbers.scale[series][:, None], some.numbers.labels["series"]
-        self._fine_tune(train, some, scale)
-        blend, y, prior = not self.network.model.repeats, some.actuals(), self._of_prior_law(some)
-        scores = compared(self._of_network(some), prior, y, scale, blend)
+        labels, blend = some.numbers.labels["series"], not self.network.model.repeats
+        scores = compared(self._of_network(some), prior, some.actuals(), _scale(some), blend)
         self.shares = {share: score.nanmean().item() for share, score in scores.items()}
-        effect = design_effect(correlation_of(prior, y, some.made()), later.made())
-        self.share = best_share(scores, later.independent() / effect)
+        self.share, self.own = best_share(scores, later.independent()), {}
         if blend:
             independent = torch.minimum(later.independent_of_series(), torch.bincount(series, minlength=len(labels)))
             own = own_shares(scores, series, independent, self.share)
             others = (own != self.share).any(1).nonzero()[:, 0].tolist()
             self.own = {str(labels[i]): own[i].tolist() for i in others}
-        given = {self.share}.union(*self.own.values())
-        if given == {1.0}:
-            self.zero_shot = None
-        elif given == {0.0}:
-            self.net = None
-        else:
-            self.preparation = replace(self.preparation, memory=CONTEXT)
 
-    def _fine_tune(self, train: Windows, some: Windows, scale: Tensor) -> None:
+    def _fine_tune(self, train: Windows, some: Windows) -> None:
         """Train the prior further on a table of short series, unless it then forecasts `some` windows worse.
 
         What is held out is one period, whose luck all series share: a small loss there says nothing.
         """
-        from itocast.prior.fine_tuning import FEWEST
+        from itocast.prior.fine_tuning import FEWEST, STEPS
 
         assert self.zero_shot is not None
         usual = np.median(np.diff(self.context.starts))
         if self.recipe.effort == "fast" or usual > CONTEXT or train.independent() < FEWEST:
             return
-        before, y = self.zero_shot, some.actuals()
-        plain = _crps(self._of_prior_law(some), y, scale)
-        self.zero_shot = before.fine_tuned(train, self.recipe.seed)
-        if _crps(self._of_prior_law(some), y, scale) > LOST * plain:
+        before, y, nested = self.zero_shot, some.actuals(), self.recipe.nested
+        plain = _crps(self._of_prior_law(some), y, _scale(some))
+        try:
+            with progress("prior", STEPS, 0, nested) as report:
+                self.zero_shot = before.fine_tuned(train, self.recipe.seed, report)
+        except KeyboardInterrupt:
+            if nested:
+                raise
+            warnings.warn("fine-tuning was interrupted: the prior is as it came", stacklevel=2)
+        if _crps(self._of_prior_law(some), y, _scale(some)) > LOST * plain:
             self.zero_shot = before
 
     @property
@@ -505,6 +524,11 @@ def _parts(windows: Windows) -> Tensor:
         return part
     order = windows.numbers.series[windows.origins].argsort(stable=True)
     return part[order.argsort()]
+
+
+def _scale(windows: Windows) -> Tensor:
+    """The deviation of the series of each window, (windows, 1, targets)."""
+    return windows.numbers.scale[windows.numbers.series[windows.origins]][:, None]
 
 
 def _crps(law: Forecast, y: Tensor, scale: Tensor) -> float:

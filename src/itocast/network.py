@@ -90,8 +90,11 @@ class Network:
         """Learn from the rows that were held out, one part after the other.
 
         It lasts as the best epoch tells: where the first epochs were the best, more training harms.
-        Ctrl-C, or a loss that is not finite, ends it before the part that was under way.
+        Ctrl-C, or a loss that is not finite, ends it before the part that was under way; a run
+        that ended so has no last one.
         """
+        if self.history.stopped in ("interrupted", "diverged"):
+            return
         self.stages, known = [], train.origins
         learned = torch.zeros(len(later), dtype=torch.bool)
         best = self.history.best / settings.epochs
@@ -121,8 +124,11 @@ def train_network(
     checkpoint: str | Path | None = None,
     watch: Watch | None = None,
     nested: bool = False,
-) -> Network:
-    """Train on the windows before the cut; those after it choose the epoch and are then learned from."""
+) -> tuple[Network, Training]:
+    """Train on the windows before the cut, of which those after it choose the epoch; and how.
+
+    `Network.finish` then learns from these too.
+    """
     validation = checked(later)
     apart = preparation.data.apart
     rows, held = rows_of(Masked.of(train, MASKED), apart), rows_of(validation, apart)
@@ -130,10 +136,7 @@ def train_network(
     settings = training(len(rows))
     noted: Any = None if watch is None else lambda model: watch(model, train, validation)
     history = fit(model, rows, held, settings, seed, checkpoint, noted, nested)
-    network = Network(preparation, model, history, seed)
-    if history.stopped not in ("interrupted", "diverged"):
-        network.finish(train, later, settings, nested)
-    return network
+    return Network(preparation, model, history, seed), settings
 
 
 def checked(windows: Windows) -> Windows:

@@ -93,7 +93,7 @@ def fit(
     if checkpoint and Path(checkpoint).exists():
         history, best = _resume(Path(checkpoint), run, model, optimiser)
     try:
-        with _progress("training", settings.epochs + settings.matching, len(history.epochs), nested) as report:
+        with progress("training", settings.epochs + settings.matching, len(history.epochs), nested) as report:
             while (phase := _phase(history, settings)) != "over":
                 if phase == "matching" and history.before is None:
                     model.load_state_dict(best)
@@ -142,7 +142,7 @@ def finish(
     model.prepare(rows)
     optimiser, start, done = _optimiser(model, settings, len(rows)), _copy(model), []
     try:
-        with _progress("newest rows", settings.epochs, 0, nested) as report:
+        with progress("newest rows", settings.epochs, 0, nested) as report:
             for epoch in range(settings.epochs):
                 began = time.perf_counter()
                 loss = _epoch(model, optimiser, rows, settings, _mix(seed, -1), epoch=epoch, matching=False)
@@ -316,7 +316,7 @@ def _loss(record: dict[str, float]) -> str:
 
 
 @contextmanager
-def _progress(what: str, epochs: int, done: int, nested: bool) -> Iterator[Callable[[int, str], None]]:
+def progress(what: str, epochs: int, done: int, nested: bool) -> Iterator[Callable[[int, str], None]]:
     """A bar on standard error that is shown in a terminal alone; yields what reports epochs and a text."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn

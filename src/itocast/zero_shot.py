@@ -16,6 +16,7 @@ from itocast.forecast import Forecast
 
 if TYPE_CHECKING:
     from itocast.prior import Prior
+    from itocast.prior.fine_tuning import Report
 
 USUAL = (4, 5, 6, 7, 10, 12, 24, 30, 48, 52, 60, 96, 144, 168, 288, 365)  # steps of seasons that are looked for
 LONGEST_STEP = 7 * DAY  # beyond which no season but the calendar's is looked for
@@ -38,9 +39,9 @@ class ZeroShot:
 
         return cls(Prior.load(), seasons_of(table))
 
-    def fine_tuned(self, train: Windows, seed: int) -> ZeroShot:
+    def fine_tuned(self, train: Windows, seed: int, report: Report) -> ZeroShot:
         """The same, trained further on windows of the table."""
-        from itocast.prior.fine_tuning import LONGEST, Examples, fine_tuned
+        from itocast.prior.fine_tuning import LONGEST, Examples, fine_tuned, rows_of
 
         def draw(rows: int, generator: torch.Generator) -> Examples:
             some = torch.randint(len(train), (rows,), generator=generator)
@@ -51,7 +52,9 @@ class ZeroShot:
             seasons = torch.tensor(self.seasons).expand(rows, 2)
             return Examples(history[own, :, target], seasons, y[own, :, target])
 
-        return replace(self, prior=fine_tuned(self.prior, draw, train.independent(), seed), tuned=True)
+        rows, independent = rows_of(train.longest), train.independent()
+        prior = fine_tuned(self.prior, draw, rows, independent, seed, report)
+        return replace(self, prior=prior, tuned=True)
 
     def law(self, windows: Windows) -> Forecast:
         """The laws of some windows in the table's units, (windows, horizon, targets)."""

@@ -195,6 +195,12 @@ class Windows:
         return self.numbers.y.shape[1]
 
     @property
+    def longest(self) -> int:
+        """The rows of the longest history."""
+        first = self.numbers.starts[self.numbers.series[self.origins]]
+        return int((self.origins - first).max()) + 1
+
+    @property
     def sizes(self) -> Sizes:
         """What a model must know."""
         n = self.numbers

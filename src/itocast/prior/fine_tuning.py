@@ -14,7 +14,8 @@ from itocast.prior.loss import loss_of
 from itocast.prior.prior import Prior
 
 STEPS = 100
-ROWS = 64  # pasts of a step
+ROWS = 64  # pasts of a step; half as many where they are long
+LONG = 256  # values from which on they are
 RATE = 4e-4  # the highest learning rate, a seventh of that of pretraining
 WARM_UP = 10  # steps
 MEMORY = (0.9, 0.98)  # of AdamW
@@ -34,10 +35,11 @@ class Examples(NamedTuple):
 
 
 Draw = Callable[[int, Generator], Examples]  # so many random ones
+Report = Callable[[int, str], None]  # of the steps that were made
 
 
-def fine_tuned(prior: Prior, draw: Draw, independent: float, seed: int) -> Prior:
-    """The prior after `STEPS` steps on examples of a table; what it was given stays as it was.
+def fine_tuned(prior: Prior, draw: Draw, rows: int, independent: float, seed: int, report: Report) -> Prior:
+    """The prior after `STEPS` steps of so many rows of a table; what it was given stays as it was.
 
     The weights stop between those before and after: near those before where few outcomes are
     `independent`. They are in half precision, in which they are saved.
@@ -49,7 +51,7 @@ def fine_tuned(prior: Prior, draw: Draw, independent: float, seed: int) -> Prior
     for step in range(STEPS):
         for group in optimiser.param_groups:
             group["lr"] = rate(step)
-        examples = observed(draw(ROWS, generator))
+        examples = observed(draw(rows, generator))
         if not len(examples.y):
             continue
         horizon = examples.y.shape[1]
@@ -63,10 +65,16 @@ def fine_tuned(prior: Prior, draw: Draw, independent: float, seed: int) -> Prior
             loss.backward()
             torch.nn.utils.clip_grad_norm_(network.parameters(), CLIP)
             optimiser.step()
+        report(step + 1, "")
     with torch.no_grad():
         for new, old in zip(network.parameters(), prior.network.parameters(), strict=True):
             new.lerp_(old, 1 - way)
     return Prior.of(Prior(network).tensors())
+
+
+def rows_of(longest: int) -> int:
+    """How many rows a step has, of series of up to so many values."""
+    return ROWS // 2 if longest > LONG else ROWS
 
 
 def rate(step: int) -> float:
