@@ -144,4 +144,5 @@ def in_units_of(law: Forecast, units: Units, exponent: Tensor) -> Tensor:
     means = times_power(law.means[0, :, :, 0].double() * unit + level, exponent)
     log_unit = unit.log() + exponent * math.log(2)
     log_variances = law.log_variances[0, :, :, 0].double() + 2 * log_unit
-    return torch.stack([means, log_variances, law.log_weights[0, :, :, 0].double()])
+    log_weights = law.log_weights[0, :, :, 0].double().log_softmax(-1)  # sum to 1 to all digits
+    return torch.stack([means, log_variances, log_weights])
