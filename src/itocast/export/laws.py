@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from itocast import mixtures, tabulated
+from itocast.blend import unknown
 from itocast.clipped import REACH
 from itocast.export.special import Line, Normal, running_max
 from itocast.tabulated import LEVELS, NODES
@@ -83,6 +84,11 @@ class Mixture:
         assert self.scale is not None
         assert self.shift is not None
         return replace(self, scale=self.scale * scale, shift=self.shift * scale + shift)
+
+    def wider(self, least: Tensor) -> Mixture:
+        """The law of y + noise of a deviation, (rows, horizon, targets) or broadcast to it."""
+        extra = least[..., None, None].square()
+        return replace(self, deviations=(self.deviations.square() + extra).sqrt())
 
     def _outside(self, u: Tensor) -> Tensor:
         """From the scale of the mixture to the table's units, (rows, horizon, targets, …)."""
@@ -170,6 +176,19 @@ class Table:
     values: Tensor
     share: Tensor
 
+    @classmethod
+    def of(cls, law: Mixture) -> Table:
+        """A mixture as a table of its quantiles."""
+        return cls(law.table(), law.moments().share)
+
+    def affine(self, scale: Tensor, shift: Tensor) -> Table:
+        """The law of scale·y + shift, both (rows, horizon, targets) or broadcast to it."""
+        return replace(self, values=self.values * scale[..., None] + shift[..., None])
+
+    def table(self) -> Tensor:
+        """The same values, as those of a mixture."""
+        return self.values
+
     def moments(self, ends: Ends = (-math.inf, math.inf)) -> Moments:
         """Of the law kept inside a range, as those of `Tabulated`."""
         values = self.values.clamp(*ends)
@@ -183,6 +202,16 @@ class Table:
         """By straight lines between normal scores, (rows, horizon, targets, levels)."""
         low = self.values[..., levels.left]
         return low + (self.values[..., levels.left + 1] - low) * levels.way
+
+
+Law = Mixture | Table
+
+
+def blended(one: Mixture, other: Mixture, share: Tensor, ends: Ends) -> Table:
+    """What `blend.blended` makes of two laws kept inside a range, the share (rows, 1, targets)."""
+    first, second = Table.of(one), Table.of(other)
+    values = share[..., None] * first.values + (1 - share[..., None]) * second.values
+    return Table(values, unknown(first.moments(ends), second.moments(ends), share))
 
 
 def between(scores: Tensor) -> tuple[Tensor, Tensor]:
