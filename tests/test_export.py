@@ -21,10 +21,11 @@ from itocast.export.contract import arrays_of, inputs_of
 from itocast.export.graph import Graph
 from itocast.export.laws import Levels, Mixture
 from itocast.export.special import Line, Normal, running_max, waves
-from itocast.export.writing import EXPORTED, ExportError
+from itocast.export.writing import EXPORTED, ExportError, newest
 from itocast.forecast import Forecast
 from itocast.nets import Encoder
 from itocast.tabulated import LEVELS
+from itocast.zero_shot import CONTEXT, ZeroShot
 
 SMALL = {"encoder": Encoder(dim=8, hidden=16, layers=1)}
 ASKED = [0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99]
@@ -62,12 +63,8 @@ def fitted(model="sde_hnn", frame=None, names=NAMES, horizon=2, settings=SMALL, 
 
 
 def compared(forecaster: Forecaster, frame: pd.DataFrame, levels=ASKED) -> float:
-    """The largest difference of the network that is exported from the library, on a table's newest forecasts.
-
-    A graph is the model and its correction as they are now, whatever rows they learned from.
-    """
-    inner = forecaster.fitted
-    inner = replace(inner, net=replace(inner.network, stages=[]), folds=[], edges=[])
+    """The largest difference of what is exported from the library, on a table's newest forecasts."""
+    inner = newest(forecaster.fitted)
     table = forecaster.reader.read(frame)[0]
     preparation = inner.preparation.meeting(table)
     windows = preparation.windows(table).last(40)
@@ -283,6 +280,95 @@ def test_every_model_that_is_said_to_be_is_exported(model, tmp_path):
     frame = panel(120).query("unique_id == 'a'")
     forecaster = fitted(model, frame, {}, 1, settings, calibration=calibration)
     assert export.to_onnx(forecaster, tmp_path / "model.onnx", [0.5])["difference"] < 1e-4
+
+
+# ---- the prior, alone and in a blend
+
+
+def prior(frame: pd.DataFrame, target="y", **arguments) -> Forecaster:
+    return Forecaster(3, model="prior", **arguments).fit(frame, target)
+
+
+def blend(frame: pd.DataFrame, target="y", own=None, **arguments) -> Forecaster:
+    """A network and the prior with shares that are given, whatever held-out rows say."""
+    names = {"target": target, "past": ["heat"]}
+    forecaster = fitted(frame=frame, names=names, horizon=3, **arguments)
+    inner = forecaster.fitted
+    inner.zero_shot, inner.share, inner.own = ZeroShot.of(inner.context), 0.5, own or {}
+    inner.preparation = replace(inner.preparation, memory=CONTEXT)
+    return forecaster
+
+
+def agree(forecaster: Forecaster, frame: pd.DataFrame, path) -> list[str]:
+    """ONNX Runtime gives the forecasts of `predict`; the names of what it reads."""
+    described = export.to_onnx(forecaster, path, ASKED)
+    assert described["difference"] < 1e-4
+    expected = forecaster.predict(frame, level=(), quantiles=ASKED)
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    arrays = export.inputs(forecaster, frame)
+    mean, aleatoric, epistemic, quantiles = session.run(None, arrays)
+    for ours, name in ((mean, "mean"), (aleatoric, "aleatoric"), (epistemic, "epistemic")):
+        np.testing.assert_allclose(ours.reshape(-1), expected[name], rtol=1e-4)
+    columns = expected[[f"q-{level:g}" for level in ASKED]].to_numpy()
+    np.testing.assert_allclose(quantiles.reshape(-1, len(ASKED)), columns, rtol=1e-4)
+    one = session.run(None, {name: array[:1] for name, array in arrays.items()})
+    np.testing.assert_allclose(one[0], mean[:1], rtol=1e-4)
+    return [spec["name"] for spec in described["inputs"]]
+
+
+def test_the_prior_alone_is_exported_with_missing_values_and_several_series(tmp_path):
+    frame = panel().query("unique_id != 'c'")
+    forecaster = prior(frame)
+    names = agree(forecaster, frame, tmp_path / "model.onnx")
+    assert names == ["history", "series", "scale", "rounding"]
+    assert np.isnan(export.inputs(forecaster, frame)["history"]).sum() > 2 * (CONTEXT - 400)
+
+
+def test_the_prior_of_two_targets_is_exported(tmp_path):
+    frame = panel().query("unique_id == 'a'").drop(columns="unique_id")
+    frame["z"] = frame["y"] ** 2
+    frame.loc[frame.index[:150], "z"] = np.nan  # nothing of it was seen in the first windows
+    forecaster = prior(frame, ["y", "z"], support="positive", calibration="isotonic")
+    assert agree(forecaster, frame, tmp_path / "model.onnx") == ["history"]
+
+
+def test_a_blend_with_shares_of_its_series_is_exported(tmp_path):
+    frame = panel()
+    frame["z"] = frame["y"] * 2 + frame["heat"].fillna(0)
+    own = {"a": [0.25, 1.0], "b": [0.0, 0.75]}
+    forecaster = blend(frame, ["y", "z"], own, calibration=None, support="positive")
+    names = agree(forecaster, frame, tmp_path / "model.onnx")
+    assert {"lags", "past", "time", "history", "series", "scale", "rounding"} <= set(names)
+
+
+@pytest.mark.parametrize("make", [prior, blend])
+def test_every_calibration_of_the_prior_is_in_the_graph(make):
+    frame = panel()
+    forecaster = make(frame, calibration=None)
+    for calibration in (None, *CALIBRATORS):
+        forecaster.calibrate(frame, calibration, None if calibration is None else "series")
+        assert compared(forecaster, frame) < 1e-4, calibration
+
+
+def test_the_prior_of_single_rows_is_compared_on_what_comes_next():
+    from itocast.export import writing
+
+    frame = panel(1, missing=False).query("unique_id != 'c'")
+    for arrays, windows in writing._samples(newest(prior(frame).fitted)):
+        assert len(windows) == 2
+        assert (~np.isnan(arrays["history"])).sum(1).tolist() == [[1], [1]]
+        assert arrays["series"].tolist() == [0, 1]
+
+
+def test_the_prior_is_told_how_a_new_series_is_rounded():
+    frame = panel()
+    forecaster = prior(frame, calibration=None)
+    new = frame.assign(unique_id=lambda f: f["unique_id"].replace("c", "new"))
+    new["y"] = (new["y"] / 5).round() * 5
+    arrays = export.inputs(forecaster, new)
+    assert arrays["series"].tolist() == [0, 1, -1]
+    assert arrays["rounding"][2].item() == pytest.approx(5)
+    assert compared(forecaster, new) < 1e-4
 
 
 def test_export_on_the_command_line(run, tmp_path):

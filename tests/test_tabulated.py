@@ -73,6 +73,16 @@ def test_a_skewed_law_is_nearly_exact():
         assert law.crps(y)[row].item() == pytest.approx(below + above, rel=1e-3)
 
 
+def test_the_variance_grows_evenly_with_the_share_of_a_rare_wide_component():
+    shape = (1, 40, 1, 1, 3)
+    rare = 0.0002 + 2e-9 * torch.arange(40, dtype=torch.float64)
+    weights = torch.stack([torch.full_like(rare, 0.4), 0.6 - rare, rare], -1).reshape(shape)
+    variances = torch.tensor([1.0, 0.2, 3000.0], dtype=torch.float64).expand(shape)
+    means = torch.tensor([0.3, -0.2, 1.0], dtype=torch.float64).expand(shape)
+    variance = Tabulated.of(Forecast(means, variances, weights)).variance.flatten()
+    assert variance.diff().diff().abs().max() / variance[0] < 1e-6
+
+
 def test_the_density_is_one_even_if_quantiles_come_in_steps():
     """Quantiles from ten outcomes: the density integrates to 1 and is not far from that of the smooth law."""
     values = (NODES * 4).round() / 4

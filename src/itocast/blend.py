@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import torch
 from torch import Tensor
 
@@ -14,6 +16,19 @@ LEVEL = 1.005  # a network alone within half a percent of the best is taken: it 
 FEWEST = 10  # independent outcomes from which on a series may have a share of its own
 EQUAL = 30.0  # those of a series that count as much as all other series together
 EARNED = 0.98  # times the score of the common share that one of its own must reach
+
+
+class Moments(Protocol):
+    """What says how large both parts of the variance of a law are."""
+
+    @property
+    def mean(self) -> Tensor: ...
+
+    @property
+    def aleatoric(self) -> Tensor: ...
+
+    @property
+    def epistemic(self) -> Tensor: ...
 
 
 def blended(one: Forecast, other: Forecast, share: float | Tensor) -> Forecast:
@@ -30,12 +45,17 @@ def blended(one: Forecast, other: Forecast, share: float | Tensor) -> Forecast:
     first, second = tabulated(one), tabulated(other)
     inner, outer = _table(first), _table(second)
     values = share * inner.values + (1 - share) * outer.values
+    law = Tabulated(values, unknown(first, second, share))
+    return first.around(law) if isinstance(first, Clipped) else law
+
+
+def unknown(first: Moments, second: Moments, share: float | Tensor) -> Tensor:
+    """The epistemic part of the variance of a blend, (rows, horizon, targets)."""
     apart = (first.mean - second.mean).square()
     aleatoric = share * first.aleatoric + (1 - share) * second.aleatoric
     known = share * first.epistemic + (1 - share) * second.epistemic
     epistemic = known + share * (1 - share) * apart
-    law = Tabulated(values, epistemic / (aleatoric + epistemic).clamp(min=1e-300))
-    return first.around(law) if isinstance(first, Clipped) else law
+    return epistemic / (aleatoric + epistemic).clamp(min=1e-300)
 
 
 def _table(law: Forecast) -> Tabulated:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 GRID = 128  # points of the first table of a cdf
+FEW = 8  # components up to which tables are in double precision
 STEEPEST = math.exp(-0.5) / math.sqrt(2 * math.pi)  # slope of the standard normal density, at 1
 
 
@@ -77,16 +78,20 @@ def table(
 ) -> Tensor:
     """Quantiles at ascending levels, (points, levels), nearly right on peaked laws too, in a fraction of the time.
 
-    A table of the cdf alone, made anew where it says that the levels are, with the density: all of it in single
-    precision, in deviations of the law. It spans the normal scores `ends` of the components, or those of the levels.
+    A table of the cdf alone, made anew where it says that the levels are, with the density, in
+    deviations of the law. It spans the normal scores `ends` of the components, or those of the
+    levels. Many components are computed in single precision. Of a rare wide one among few that would
+    make noise of the far tails, which shows in the deviation of the law.
     """
+    kind = torch.float64 if means.shape[1] <= FEW else torch.float32
     centre = (weights * means).sum(1, keepdim=True)
     spread = (weights * (deviations.square() + (means - centre).square())).sum(1, keepdim=True).sqrt()
-    mixture = tuple(part.float() for part in ((means - centre) / spread, deviations / spread, weights))
-    first, last = (end.float() for end in ends or ends_of(levels))
+    parts = ((means - centre) / spread, deviations / spread, weights)
+    mixture = tuple(part.to(kind) for part in parts)
+    first, last = (end.to(kind) for end in ends or ends_of(levels))
     low = (mixture[0] + first * mixture[1]).amin(1, keepdim=True)
     high = (mixture[0] + last * mixture[1]).amax(1, keepdim=True)
-    grid, levels = low + (high - low) * torch.linspace(0, 1, GRID), levels.float()
+    grid, levels = low + (high - low) * torch.linspace(0, 1, GRID, dtype=kind), levels.to(kind)
     standard = (grid[:, :, None] - mixture[0][:, None, :]).div_(mixture[1][:, None, :] * math.sqrt(2))
     reached = (0.5 + 0.5 * _total(standard.erf_(), mixture[2])).cummax(1).values
     grid = torch.cat([low, _between(levels, grid, reached), high], 1)

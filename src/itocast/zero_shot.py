@@ -58,8 +58,8 @@ class ZeroShot:
 
     def law(self, windows: Windows) -> Forecast:
         """The laws of some windows in the table's units, (windows, horizon, targets)."""
-        history = windows.history(CONTEXT)
-        history = _started(history, windows)
+        centre = windows.numbers.shift[windows.numbers.series[windows.origins]]
+        history = started(windows.history(CONTEXT), centre)
         rows, length, targets = history.shape
         values = history.movedim(2, 1).reshape(rows * targets, length)
         seasons = torch.tensor(self.seasons).expand(len(values), 2)
@@ -84,10 +84,8 @@ def seasons_of(table: Table) -> tuple[int, int]:
     return find_seasons(torch.from_numpy(values), USUAL)
 
 
-def _started(history: Tensor, windows: Windows) -> Tensor:
+def started(history: Tensor, centre: Tensor) -> Tensor:
     """The same with the centre of its series where nothing of a target was observed yet."""
     nothing = history.isnan().all(1)  # (windows, targets)
-    if nothing.any():
-        centre = windows.numbers.shift[windows.numbers.series[windows.origins]]
-        history[:, -1] = torch.where(nothing, centre, history[:, -1])
-    return history
+    last = torch.where(nothing, centre, history[:, -1])
+    return torch.cat([history[:, :-1], last[:, None]], 1)

@@ -14,6 +14,7 @@ from itocast.data.table import Table
 from itocast.data.windows import Windows
 from itocast.export.corrections import correction
 from itocast.fitted import Fitted
+from itocast.zero_shot import CONTEXT
 
 Arrays = dict[str, np.ndarray]
 
@@ -29,7 +30,33 @@ class Input(NamedTuple):
 
 def inputs_of(fitted: Fitted) -> list[Input]:
     """All arrays of a model, in the order of the graph."""
-    p = fitted.preparation
+    p, targets = fitted.preparation, len(fitted.preparation.columns.targets)
+    out = [] if fitted.net is None else _of_network(p)
+    if fitted.zero_shot is not None:
+        meaning = (
+            f"the last {CONTEXT} values of {_list(p.columns.targets)} in the table's units, oldest "
+            "first; nan where one is missing, and before the start of a series"
+        )
+        out.append(Input("history", (CONTEXT, targets), False, meaning))
+    if p.columns.id:
+        meaning = "position of the series in the list in `series`, counted from 0; -1 for one that training did not see"
+        out.append(Input("series", (), True, meaning))
+        meaning = "where series is -1: mean and standard deviation of the series; elsewhere it is not read"
+        out.append(Input("scale", (2, targets), False, meaning))
+        if fitted.zero_shot is not None:
+            meaning = (
+                "where series is -1: the smallest step between values of the series, 0 if none of "
+                "them repeats; elsewhere it is not read"
+            )
+            out.append(Input("rounding", (targets,), False, meaning))
+    if _by_column(fitted):
+        meaning = f"position of its {fitted.by} in the list in `groups`, counted from 0; -1 for none"
+        out.append(Input("group", (), True, meaning))
+    return out
+
+
+def _of_network(p: Preparation) -> list[Input]:
+    """What a network reads."""
     window, horizon, targets = p.window, p.horizon, len(p.columns.targets)
     numbers, codes = ({part: _names(p, part, kind) for part in ("past", "future", "static")} for kind in (False, True))
     seen = "the last value seen where one is missing"
@@ -67,14 +94,6 @@ def inputs_of(fitted: Fitted) -> list[Input]:
         if codes[part]:
             axes, when = ((), "of the last row") if part == "past" else (axes, when)
             out.append(Input(f"{part}_codes", (*axes, len(codes[part])), True, f"{_list(codes[part])} {when}: {known}"))
-    if p.columns.id:
-        meaning = "position of the series in the list in `series`, counted from 0; -1 for one that training did not see"
-        out.append(Input("series", (), True, meaning))
-        meaning = "where series is -1: mean and standard deviation of the series; elsewhere it is not read"
-        out.append(Input("scale", (2, targets), False, meaning))
-    if _by_column(fitted):
-        meaning = f"position of its {fitted.by} in the list in `groups`, counted from 0; -1 for none"
-        out.append(Input("group", (), True, meaning))
     return out
 
 
@@ -107,8 +126,10 @@ def arrays_of(fitted: Fitted, table: Table, windows: Windows, preparation: Prepa
             out[f"{part}_codes"] = np.stack(codes, 1)[origin if part == "past" else rows]
     places = {label: place for place, label in enumerate(p.scales)}
     out["series"] = np.array([places.get(label, -1) for label in table.ids.tolist()])[series]
-    scales = np.array([preparation.scales[label][:2] for label in table.ids.tolist()])  # (series, 2, targets)
-    out["scale"] = scales[series]
+    scales = np.array([preparation.scales[label] for label in table.ids.tolist()])[series]
+    out["scale"], out["rounding"] = scales[:, :2], scales[:, 2]  # of (rows, 3, targets)
+    if fitted.zero_shot is not None:
+        out["history"] = windows.history(CONTEXT).numpy()
     groups = fitted.groups_of(windows)
     if groups is not None:
         out["group"] = groups
@@ -120,7 +141,8 @@ def description(fitted: Fitted) -> dict[str, Any]:
     """All a caller must know beside the graph."""
     p = fitted.preparation
     described: dict[str, Any] = {
-        "targets": list(p.columns.targets), "horizon": p.horizon, "window": p.window, "step": p.clock.freq,
+        "targets": list(p.columns.targets), "horizon": p.horizon,
+        "window": CONTEXT if fitted.net is None else p.window, "step": p.clock.freq,
         "inputs": [
             {"name": spec.name, "shape": ["rows", *spec.shape], "type": "int64" if spec.whole else "float64",
              "meaning": spec.meaning}

@@ -10,11 +10,11 @@ from torch import Tensor
 
 from itocast.calibration import Adaptive, Auto, Calibrator, Conformal, ConformalQuantiles, Isotonic, VarianceScaling
 from itocast.calibration.conformal import SIDE, stretched
-from itocast.export.laws import Mixture, Table, between
+from itocast.export.laws import Law, Table, between
 from itocast.export.special import running_max
 from itocast.tabulated import LEVELS
 
-Correction = Callable[[Mixture, Tensor], Mixture | Table]  # of a law, and where each row's correction is kept
+Correction = Callable[[Law, Tensor], Law]  # of a law, and where each row's correction is kept
 
 
 def chosen(calibrator: Calibrator | None) -> Calibrator | None:
@@ -43,7 +43,7 @@ def count(calibrator: Calibrator | None) -> int:
 
 
 def _variance(calibrator: VarianceScaling) -> Correction:
-    def apply(law: Mixture, place: Tensor) -> Mixture:
+    def apply(law: Law, place: Tensor) -> Law:
         factors = calibrator.factors[place]  # (rows, horizon, targets)
         return law.affine(factors, law.moments().mean * (1 - factors))
 
@@ -55,7 +55,7 @@ def _symmetric(factors: Tensor) -> Correction:
     factors = factors.movedim(1, -1)  # (groups, horizon, targets, SHARES)
     both = SIDE * torch.cat([factors.flip(-1)[..., :-1], factors], -1)
 
-    def apply(law: Mixture, place: Tensor) -> Table:
+    def apply(law: Law, place: Tensor) -> Table:
         moments = law.moments()
         deviation = moments.variance.clamp(min=1e-300).sqrt()
         return Table(moments.mean[..., None] + both[place] * deviation[..., None], moments.share)
@@ -75,7 +75,7 @@ def _adaptive(calibrator: Adaptive) -> Correction:
 def _conformal_quantiles(calibrator: ConformalQuantiles) -> Correction:
     moves, half = calibrator.moves.movedim(1, -1), len(LEVELS) // 2
 
-    def apply(law: Mixture, place: Tensor) -> Table:
+    def apply(law: Law, place: Tensor) -> Table:
         values, move = law.table(), moves[place]
         middle = values[..., half : half + 1]
         upper = running_max(torch.maximum(values[..., half:] + move, middle))
@@ -88,7 +88,7 @@ def _conformal_quantiles(calibrator: ConformalQuantiles) -> Correction:
 def _isotonic(calibrator: Isotonic) -> Correction:
     left, share = between(calibrator.scores.movedim(1, -1))  # (groups, horizon, targets, NODES)
 
-    def apply(law: Mixture, place: Tensor) -> Table:
+    def apply(law: Law, place: Tensor) -> Table:
         values, before = law.table(), left[place]
         low, high = values.gather(-1, before), values.gather(-1, before + 1)
         return Table(low + (high - low) * share[place], law.moments().share)

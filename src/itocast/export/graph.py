@@ -3,226 +3,74 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import one_hot
 
 from itocast.calibration import Adaptive
 from itocast.clipped import SUPPORTS
-from itocast.data.scaling import QuantileNormal, Scaler
-from itocast.data.targets import every_target, together
-from itocast.data.windows import FAR, own_columns, squash
 from itocast.export.contract import inputs_of
 from itocast.export.corrections import chosen, correction, count
-from itocast.export.laws import Levels, Mixture
-from itocast.export.special import Line, waves
+from itocast.export.laws import Law, Levels, Mixture, blended
+from itocast.export.network import OfNetwork
+from itocast.export.prior import OfPrior
+from itocast.export.series import Series
 from itocast.fitted import Fitted
-from itocast.forecast import Forecast
-from itocast.nets import Inputs, tame
-from itocast.sde import Noise
-
-
-class Kept(Noise):
-    """Shared noise that is drawn once and then given again in the same order: constants of a graph."""
-
-    def __init__(self, seed: int) -> None:
-        super().__init__(seed, shared=True)
-        self.drawn: list[Tensor] = []
-        self.place = 0
-
-    def again(self) -> Kept:
-        """The same from its start."""
-        self.place = 0
-        return self
-
-    def _next(self, draw: Callable[[], Tensor]) -> Tensor:
-        if self.place == len(self.drawn):
-            self.drawn.append(draw())
-        self.place += 1
-        return self.drawn[self.place - 1].clone()  # what is given may be changed in place
-
-    def normal(self, paths: int, rows: int, shape: tuple[int, ...]) -> Tensor:
-        return self._next(partial(super().normal, paths, rows, shape))
-
-    def keep(self, drop: float, paths: int, rows: int, shape: tuple[int, ...]) -> Tensor:
-        return self._next(partial(super().keep, drop, paths, rows, shape))
 
 
 class Graph(nn.Module):
-    """`Fitted.law` and its summary: arrays of `inputs_of` in, mean, both deviations and quantiles out, float64."""
+    """`Fitted.law` and its summary, from the arrays of `inputs_of`, float64.
+
+    It gives mean, both deviations and quantiles.
+    """
 
     def __init__(self, fitted: Fitted, levels: list[float]) -> None:
         super().__init__()
-        p = self.preparation = fitted.preparation
-        self.model, self.names = fitted.network.model.eval(), [spec.name for spec in inputs_of(fitted)]
-        self.apart = fitted.network.apart
+        p, zero_shot = fitted.preparation, fitted.zero_shot
+        self.names = [spec.name for spec in inputs_of(fitted)]
+        series = self.series = Series(p)
+        self.network = None if fitted.net is None else OfNetwork(fitted, series)
+        self.prior = None if zero_shot is None else OfPrior(zero_shot, p.horizon, series)
+        common = [fitted.share] * len(p.columns.targets)
+        shares = [*(fitted.own.get(label, common) for label in series.labels), common]
+        self.shares = torch.tensor(shares, dtype=torch.float64)  # (series + 1, targets)
         self.levels = Levels.of(torch.tensor(levels, dtype=torch.float64))
         self.ends = SUPPORTS[fitted.support]
         self.correct = correction(fitted.calibrator)
-        self.by, self.noise = fitted.by, Kept(fitted.recipe.seed)
         calibrator = chosen(fitted.calibrator)
         self.keeps_points = calibrator is None or calibrator.keeps_points
-        self.scalers = {part: _scale(scaler) for part, scaler in p.scalers.items() if part != "targets"}
-        targets = p.scalers["targets"]
-        self.to_targets = _scale(targets)
-        self.warp: Line | None = None
-        if isinstance(targets, QuantileNormal):
-            self.warp = Line(targets.normals, targets.knots, [1 / slope for slope in targets.slopes])
-        else:
-            self.shift, self.scale = _shift_and_scale(targets)
-        self.scales = torch.tensor([parts[:2] for parts in p.scales.values()], dtype=torch.float64)
-        self.ranges = self._ranges()
-        self.own = own_columns(p.window, p.horizon, p.data.local, len(p.echoes))
-        self.known = count(fitted.calibrator)
+        self.by, self.known = fitted.by, count(fitted.calibrator)
         self.grouped = bool(self.by) and not isinstance(fitted.calibrator, Adaptive)
-        self.places = self._numbers(fitted.groups[: self.known - 1])
-        self.identities = self._numbers(p.identity)
+        self.places = series.places(fitted.groups[: self.known - 1])
 
     def forward(self, *arrays: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         x = dict(zip(self.names, arrays, strict=True))
-        shift, scale = self._series_scale(x)  # (rows, targets)
-        inputs, centre, spread = self._inputs(x, (x["lags"] - shift[:, None]) / scale[:, None])
-        law = self._law(inputs)
-        parts = [part.double().movedim(0, -2) for part in (law.means, law.log_variances, law.log_weights)]
-        out = Mixture(parts[0], (0.5 * parts[1]).exp(), parts[2].exp())
-        if centre is not None:
-            out = out.affine(spread.double(), centre.double())
-        out = self._unscaled(out).affine(scale[:, None], shift[:, None])
-        if self.model.repeats:
-            weights = out.weights / out.weights.sum(-1, keepdim=True)
-            out = replace(out, weights=weights, again=x["lags"][:, -1][:, None])
-        corrected = out if self.correct is None else self.correct(out, self._place(x))
+        law = self._law(x)
+        corrected = law if self.correct is None else self.correct(law, self._place(x))
         moments = corrected.moments(self.ends)
         low, high = self.ends
         quantiles = corrected.quantiles(self.levels)
-        if out.again is not None and self.keeps_points:
-            again = out.again[..., None]
-            quantiles = torch.where((quantiles - again).abs() <= out.within[..., None], again, quantiles)
+        if isinstance(law, Mixture) and law.again is not None and self.keeps_points:
+            again, within = law.again[..., None], law.within[..., None]
+            quantiles = torch.where((quantiles - again).abs() <= within, again, quantiles)
         if not (math.isinf(low) and math.isinf(high)):
             quantiles = quantiles.clamp(low, high)
         return moments.mean, moments.aleatoric.sqrt(), moments.epistemic.sqrt(), quantiles
 
-    def _law(self, inputs: Inputs) -> Forecast:
-        """What the model says of all targets, as `Fitted.raw`."""
-        read = every_target(inputs, self.own) if self.apart else inputs
-        law = self.model(read, self.model.paths, self.noise.again())
-        return together(law, inputs.lags.shape[-1]) if self.apart else law
-
-    def _unscaled(self, law: Mixture) -> Mixture:
-        """A law in deviations of its series, as the scaler of the targets gives it."""
-        if self.warp is None:
-            return law.affine(self.scale, self.shift)
-        one = torch.ones_like(law.means[..., 0, 0])
-        return replace(law, warp=self.warp, scale=one, shift=torch.zeros_like(one))
-
-    def _numbers(self, labels: list[str]) -> Tensor:
-        """The place of each series among some labels, from 1; 0 for others, and for one that training did not see."""
-        places = {label: place + 1 for place, label in enumerate(labels)}
-        return torch.tensor([*(places.get(str(label), 0) for label in self.preparation.scales), 0])
-
-    def _ranges(self) -> Tensor:
-        """The range of levels of each series, empty for one that training did not see, (series + 1, 2, targets)."""
-        targets = len(self.preparation.columns.targets)
-        nothing = [math.inf] * targets, [-math.inf] * targets
-        known = self.preparation.ranges
-        parts = [known.get(str(label), nothing) for label in self.preparation.scales]
-        return torch.tensor([*parts, nothing], dtype=torch.float32)
-
-    def _series_scale(self, x: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """Centre and deviation of each row's series, (rows, targets)."""
-        if "series" not in x:
-            both = self.scales.expand(x["lags"].shape[0], -1, -1)
-        else:
-            both = torch.where(x["series"][:, None, None] < 0, x["scale"], self.scales[x["series"].clamp(min=0)])
-        return both[:, 0], both[:, 1]
-
-    def _echo(
-        self, x: dict[str, Tensor], place: int, centre: Tensor, spread: Tensor, scales: tuple[Tensor, Tensor]
-    ) -> list[Tensor]:
-        """What each step was a season ago, as `Windows.batch`."""
-        shift, scale = (part[:, None] for part in scales)
-        values = _small(self.to_targets((x["season"][:, place] - shift) / scale))
-        seen = x["seasoned"][:, place, None, None].float()
-        relative = tame((values - centre) / spread, FAR)
-        return [(seen * relative).flatten(1), seen.expand_as(centre).flatten(1)]
-
-    def _shown(self, x: dict[str, Tensor], centre: Tensor) -> Tensor:
-        """1 where the level of a window is shown to the model, as `Windows.batch`."""
-        known = self.ranges[self._number(x)] if "series" in x else self.ranges[:1]
-        return ((centre >= known[:, :1]) & (centre <= known[:, 1:])).float()
-
-    def _number(self, x: dict[str, Tensor]) -> Tensor:
-        """The series of each row, the one after the last for one that is not known."""
-        return torch.where(x["series"] < 0, len(self.scales), x["series"])
+    def _law(self, x: dict[str, Tensor]) -> Law:
+        """What network and prior say, as `Fitted.uncorrected`."""
+        laws = [part(x) for part in (self.network, self.prior) if part is not None]
+        if len(laws) == 1:
+            return laws[0]
+        one, other = laws
+        share = self.shares[self.series.number(x)][:, None]  # of the network
+        return blended(one, other, share, self.ends)
 
     def _place(self, x: dict[str, Tensor]) -> Tensor:
         """Where the correction of each row is kept, as `calibration.base.places`."""
+        number = self.series.number(x)
         if not self.grouped:
-            return torch.zeros_like(x["lags"][:, 0, 0]).long()
+            return torch.zeros_like(number)
         if self.by == "series":
-            return self.places[self._number(x)]
+            return self.places[number]
         return torch.where((x["group"] >= 0) & (x["group"] + 1 < self.known), x["group"] + 1, 0)
-
-    def _inputs(self, x: dict[str, Tensor], standard: Tensor) -> tuple[Inputs, Tensor | None, Tensor]:
-        """What the model reads, and centre and spread of the window, as `Windows.batch`."""
-        p = self.preparation
-        lags, last = tame(_small(self.scalers["lags"](x["lags"])), FAR), _small(self.to_targets(standard))
-        rows = lags[:, :0, 0]
-        gaps = [squash(x["gap"] - 1)[..., None]] if "gap" in x else []
-        gaps += [squash(x["age"])] if "age" in x else []
-        known = [torch.cat(gaps, -1).flatten(1)] if gaps else []
-        if "until" in x:
-            known.append(squash(x["until"] - torch.arange(1, p.horizon + 1)))
-        ahead = [_small(self.scalers["future"](x["future"]))] if "future" in x else []
-        ahead += [torch.stack(waves(x["time"], p.cycles), -1).float()] if "time" in x else []
-        ahead += [x["holiday"].float()[..., None]] if "holiday" in x else []
-        known += [torch.cat(ahead, -1).flatten(1)] if ahead else []
-        known += [self._hot(x, part).flatten(1) for part in ("future", "past") if f"{part}_codes" in x]
-        known += [_small(self.scalers["static"](x["static"]))] if "static" in x else []
-        known += [self._hot(x, "static")] if "static_codes" in x else []
-        if p.identity:
-            known.append(one_hot(self.identities[self._number(x)], len(p.identity) + 1)[..., 1:].float())
-        anchor, centre, spread = last[:, -1:], None, torch.ones(())
-        read = lags
-        if p.data.local:
-            centre = last.mean(1, keepdim=True)
-            spread = ((last - centre).square().mean(1, keepdim=True) + p.floor**2).sqrt()
-            read, anchor = (last - centre) / spread, (anchor - centre) / spread
-            for place in range(len(p.echoes)):
-                known += self._echo(x, place, centre, spread, self._series_scale(x))
-            shown = self._shown(x, centre)
-            parts = (torch.ones_like(centre), centre, spread.log(), lags)
-            known += [(shown * part).flatten(1) for part in parts]
-        past = _small(self.scalers["past"](x["past"])) if "past" in x else lags[..., :0]
-        inputs = Inputs(read, past, torch.cat(known, 1) if known else rows, anchor.expand(-1, p.horizon, -1))
-        return inputs, centre, spread
-
-    def _hot(self, x: dict[str, Tensor], part: str) -> Tensor:
-        """One number for each category of each column, 1 for the one that it is."""
-        p, codes = self.preparation, x[f"{part}_codes"]
-        names = [name for name in getattr(p.columns, part) if name in p.categories]
-        parts = [one_hot(codes[..., i], len(p.categories[name]) + 1)[..., 1:] for i, name in enumerate(names)]
-        return torch.cat(parts, -1).float()
-
-
-def _small(values: Tensor) -> Tensor:
-    """float32, with 0 where nothing was ever seen."""
-    return torch.where(values.isnan(), 0.0, values).float()
-
-
-def _scale(scaler: Scaler) -> Callable[[Tensor], Tensor]:
-    """What `transform` does."""
-    if isinstance(scaler, QuantileNormal):
-        return Line(scaler.knots, scaler.normals, scaler.slopes)
-    shift, scale = _shift_and_scale(scaler)
-    return lambda values: (values - shift) / scale
-
-
-def _shift_and_scale(scaler: Scaler) -> tuple[Tensor, Tensor]:
-    values = scaler.to_dict()
-    shift, scale = (torch.tensor(values[name], dtype=torch.float64) for name in ("shift", "scale"))
-    return shift, scale

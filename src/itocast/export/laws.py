@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from itocast import mixtures, tabulated
+from itocast.blend import unknown
 from itocast.clipped import REACH
 from itocast.export.special import Line, Normal, running_max
 from itocast.tabulated import LEVELS, NODES
@@ -83,6 +84,11 @@ class Mixture:
         assert self.scale is not None
         assert self.shift is not None
         return replace(self, scale=self.scale * scale, shift=self.shift * scale + shift)
+
+    def wider(self, least: Tensor) -> Mixture:
+        """The law of y + noise of a deviation, (rows, horizon, targets) or broadcast to it."""
+        extra = least[..., None, None].square()
+        return replace(self, deviations=(self.deviations.square() + extra).sqrt())
 
     def _outside(self, u: Tensor) -> Tensor:
         """From the scale of the mixture to the table's units, (rows, horizon, targets, …)."""
@@ -170,6 +176,19 @@ class Table:
     values: Tensor
     share: Tensor
 
+    @classmethod
+    def of(cls, law: Mixture) -> Table:
+        """A mixture as a table of its quantiles."""
+        return cls(law.table(), law.moments().share)
+
+    def affine(self, scale: Tensor, shift: Tensor) -> Table:
+        """The law of scale·y + shift, both (rows, horizon, targets) or broadcast to it."""
+        return replace(self, values=self.values * scale[..., None] + shift[..., None])
+
+    def table(self) -> Tensor:
+        """The same values, as those of a mixture."""
+        return self.values
+
     def moments(self, ends: Ends = (-math.inf, math.inf)) -> Moments:
         """Of the law kept inside a range, as those of `Tabulated`."""
         values = self.values.clamp(*ends)
@@ -183,6 +202,16 @@ class Table:
         """By straight lines between normal scores, (rows, horizon, targets, levels)."""
         low = self.values[..., levels.left]
         return low + (self.values[..., levels.left + 1] - low) * levels.way
+
+
+Law = Mixture | Table
+
+
+def blended(one: Mixture, other: Mixture, share: Tensor, ends: Ends) -> Table:
+    """What `blend.blended` makes of two laws kept inside a range, the share (rows, 1, targets)."""
+    first, second = Table.of(one), Table.of(other)
+    values = share[..., None] * first.values + (1 - share[..., None]) * second.values
+    return Table(values, unknown(first.moments(ends), second.moments(ends), share))
 
 
 def between(scores: Tensor) -> tuple[Tensor, Tensor]:
@@ -268,25 +297,33 @@ class _Flat:
     def tabulate(self, levels: Levels, own: Tensor | None = None) -> Tensor:
         """The steps of `mixtures.table`, (points, levels), at the levels or each point's own in their place.
 
-        Distances and error functions are in single precision as there, sums are not: they would add a noise of their
-        own to that of the library.
+        Where numbers are in single precision there they are here, but for sums, which would add a
+        noise of their own.
         """
         shares = levels.shares if own is None else own
-        means, deviations, weights = (part.float() for part in (self.means, self.deviations, self.weights))
-        wide, total = deviations * math.sqrt(2), weights.double()[..., None]
-        first, last = levels.scores[[0, -1]].float().unbind()
+        kind = torch.float64 if self.means.shape[1] <= mixtures.FEW else torch.float32
+        means, deviations = self.means.to(kind), self.deviations.to(kind)
+        first, last = levels.scores[[0, -1]].to(kind).unbind()
         low = (means + first * deviations).amin(1, keepdim=True)
         high = (means + last * deviations).amax(1, keepdim=True)
-        grid = low + (high - low) * torch.linspace(0, 1, mixtures.GRID)
-        for turn in range(2):
-            z = (grid[..., None] - means[:, None]) / wide[:, None]
-            reached = running_max(0.5 + 0.5 * (z.erf().double() @ total)[..., 0])
-            if turn == 0:
-                inner = _between(shares, grid.double(), reached).float()
-                grid = torch.cat([low, inner, high], 1)
+        grid = low + (high - low) * torch.linspace(0, 1, mixtures.GRID, dtype=kind)
+        reached, _ = self._reach(grid)
+        inner = _between(shares, grid.double(), running_max(reached)).to(kind)
+        grid = torch.cat([low, inner, high], 1)
+        reached, density = self._reach(grid)
+        return _look_up(shares, grid.double(), running_max(reached), density)
+
+    def _reach(self, grid: Tensor) -> tuple[Tensor, Tensor]:
+        """cdf and density at (points, n), in the precision of these."""
+        if grid.dtype == torch.float64:
+            return self._look(grid, fine=True)
+        parts = (self.means, self.deviations, self.weights)
+        means, deviations, weights = (part.float() for part in parts)
+        z = (grid[..., None] - means[:, None]) / (deviations * math.sqrt(2))[:, None]
+        reached = 0.5 + 0.5 * (z.erf().double() @ weights.double()[..., None])[..., 0]
         heights = weights / deviations / math.sqrt(2 * math.pi)
         density = ((-z * z).clamp(min=-85).exp() @ heights[..., None])[..., 0]
-        return _look_up(shares, grid.double(), reached, density.double())
+        return reached, density.double()
 
 
 def _place(levels: Tensor, reached: Tensor) -> Tensor:

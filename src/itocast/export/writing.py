@@ -42,13 +42,9 @@ def write(fitted: Fitted, path: Path, levels: list[float]) -> dict[str, Any]:
     """Trace, compare, write beside and rename."""
     if not levels:
         raise ValueError("levels is empty: expected at least one probability, such as 0.5")
-    if fitted.zero_shot is not None:
-        raise ExportError(
-            f"forecasts are by {fitted.kind}, and a graph holds a network alone: fit with model='sde_hnn'"
-        )
-    net = replace(fitted.network, stages=[])  # a graph is the model as it is now
-    fitted = replace(fitted, net=net, folds=[], edges=[])
-    _check_model(net.model)
+    fitted = newest(fitted)
+    if fitted.net is not None:
+        _check_model(fitted.net.model)
     onnx = _library()
     samples = list(_samples(fitted))
     graph = Graph(fitted, levels)
@@ -67,6 +63,12 @@ def write(fitted: Fitted, path: Path, levels: list[float]) -> dict[str, Any]:
     proto.producer_name, proto.producer_version = "itocast", version("itocast")
     write_bytes(path, proto.SerializeToString())
     return described
+
+
+def newest(fitted: Fitted) -> Fitted:
+    """The model and its correction as they are now, whatever rows they learned from."""
+    net = None if fitted.net is None else replace(fitted.net, stages=[])
+    return replace(fitted, net=net, folds=[], edges=[])
 
 
 def _check_model(model: nn.Module) -> None:
@@ -103,12 +105,31 @@ def _trace(graph: Graph, arrays: Arrays) -> Any:
             program = torch.onnx.export(
                 graph, some, dynamo=True, opset_version=OPSET,
                 dynamic_shapes={"arrays": tuple({0: rows} for _ in some)}, verbose=False,
+                custom_translation_table={torch.ops.aten.asinh.default: _asinh}, optimize=False,
             )  # fmt: skip
+            assert program is not None
+            _simplify(program.model)
         finally:
             for log, level in zip(quiet, before, strict=True):
                 log.setLevel(level)
-    assert program is not None
     return _named(program.model_proto, list(arrays))
+
+
+def _simplify(model: Any) -> None:
+    """Compute what is constant, and no more: a whole `optimize` drops 1e-9 as if it were 0."""
+    from onnxscript import optimizer
+
+    optimizer.inline(model)
+    optimizer.fold_constants(model)
+    optimizer.remove_unused_nodes(model)
+
+
+def _asinh(x: Any) -> Any:
+    """In single precision: ONNX Runtime has no other."""
+    from onnxscript import FLOAT, opset20
+
+    op: Any = opset20
+    return op.CastLike(op.Asinh(op.Cast(x, to=FLOAT.dtype)), x)
 
 
 def _named(proto: Any, inputs: list[str]) -> Any:
@@ -143,19 +164,21 @@ def _samples(fitted: Fitted) -> Iterator[tuple[Arrays, Windows]]:
             values = context.values | {name: y[:, i] for i, name in enumerate(context.columns.targets)}
             later = np.full(len(context), int(random.integers(1, most + 1)))
             table = replace(context, values=values, times=context.clock.after(context.times, later))
-        windows = _windows(preparation, table)
+        windows, table = _windows(preparation, table)
         yield arrays_of(fitted, table, windows, preparation), windows
 
 
-def _windows(preparation: Preparation, table: Table) -> Windows:
+def _windows(preparation: Preparation, table: Table) -> tuple[Windows, Table]:
+    """Forecasts that can be checked, or else those ahead, and the table of their rows."""
     try:
-        return preparation.windows(table).thin(ROWS)
+        return preparation.windows(table).thin(ROWS), table
     except NoWindows:
         if preparation.columns.future:
             raise ExportError(
                 "the model keeps too few rows to compare the graph with PyTorch: update it with newer rows first"
             ) from None
-        return preparation.ahead(table)[0].thin(ROWS)
+        windows, whole = preparation.ahead(table)
+        return windows.thin(ROWS), whole
 
 
 def _compare(fitted: Fitted, content: bytes, samples: list[tuple[Arrays, Windows]], levels: list[float]) -> float:
@@ -176,7 +199,7 @@ def _compare(fitted: Fitted, content: bytes, samples: list[tuple[Arrays, Windows
                 raise ExportError(
                     f"the graph's {name} differs from PyTorch by {largest:.1e}, relative to its size and the law's "
                     f"deviation, more than {TOLERANCE:g}: nothing was written; levels nearer to the middle than "
-                    f"{levels[0]:g} and {levels[-1]:g} may help"
+                    f"{levels[0]:g} and {levels[-1]:g} may help, or calibration='conformal'"
                 )
             worst = max(worst, largest)
     return worst

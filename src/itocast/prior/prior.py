@@ -76,12 +76,21 @@ class Prior:
         rows = torch.arange(count + -count % TILE).clamp(max=count - 1)  # the last one fills up
         values, exponent = shrink(values[rows])
         values = torch.nn.functional.pad(values, (length - values.shape[1], 0), value=torch.nan)
-        context, units = read(values, seasons[rows])
+        law, units = self.standard(values, seasons[rows], horizon + -horizon % STEPS)
+        return in_units_of(law, units, exponent)[:, :count, :horizon]
+
+    def standard(self, values: Tensor, seasons: Tensor, horizon: int) -> tuple[Forecast, Units]:
+        """The law of rows of one length in units of their own, and these units.
+
+        Values are of a size of at most 1, and each row has one that was seen.
+        """
+        context, units = read(values, seasons)
         encoded = self.network.encode(context)
-        steps = torch.arange(1, horizon + -horizon % STEPS + 1)
+        steps = torch.arange(1, horizon + 1)
         laws = [self.network.decode(context, leads, encoded) for leads in steps.split(4 * STEPS)]
-        law = torch.cat([in_units_of(law, units, exponent) for law in laws], 2)
-        return law[:, :count, :horizon]
+        names = ("means", "log_variances", "log_weights")
+        parts = (torch.cat([getattr(law, name) for law in laws], 2) for name in names)
+        return Forecast.from_logs(*parts), units
 
 
 @cache
@@ -144,4 +153,5 @@ def in_units_of(law: Forecast, units: Units, exponent: Tensor) -> Tensor:
     means = times_power(law.means[0, :, :, 0].double() * unit + level, exponent)
     log_unit = unit.log() + exponent * math.log(2)
     log_variances = law.log_variances[0, :, :, 0].double() + 2 * log_unit
-    return torch.stack([means, log_variances, law.log_weights[0, :, :, 0].double()])
+    log_weights = law.log_weights[0, :, :, 0].double().log_softmax(-1)  # sum to 1 to all digits
+    return torch.stack([means, log_variances, log_weights])
