@@ -272,6 +272,7 @@ def test_a_forecast_is_corrected_by_what_other_outcomes_taught(name, fold, horiz
 
 
 @pytest.mark.filterwarnings("ignore:intervals of")  # outcomes are changed
+@pytest.mark.filterwarnings("ignore:.* independent outcomes calibrate the forecasts")
 def test_where_blocks_of_time_share_all_outcomes_series_are_corrected_by_others():
     """Of 50 rows ten are held out: in each series five forecasts of six steps, each of which shares outcomes."""
     names = list("abcdefghijklmnop")

@@ -91,7 +91,7 @@ EXPERIMENTS = {
         "each set has its own level, trend, season and noise.",
         {"sales": sales},
         (Shape(36, 6), Shape(60, 12), Shape(120, 12)),
-        levels=(80, 95), runs=20,
+        levels=(80, 95), runs=100,
     ),
     "ladder": Experiment(
         "the least rows",

@@ -277,13 +277,10 @@ class Fitted:
         windows = windows.by_time(times).last(max(len(windows) // 2, FRESH)).thin(most)
         law, y = self.uncorrected(windows), windows.actuals()
         law = tabulated(law)  # once, for all that follows
-        made = windows.made()
-        effect = design_effect(correlation_of(law, y, made), made)
-        self.evidence = max(1.0, windows.independent() * _observed(y) / effect)
+        self.evidence = _evidence(law, y, windows)
         if self.recipe.calibration:
-            overlap = len(windows) / self.evidence
-            self.calibrator = self._calibrator(law, y, windows, overlap)
-            self._fold(law, y, windows, overlap)
+            self.calibrator = self._calibrator(law, y, windows)
+            self._fold(law, y, windows)
             law = self._corrected(law, windows)
         if not self.recipe.nested:
             warn_of_misses(law, y, self.outcomes)
@@ -291,19 +288,19 @@ class Fitted:
         if self.doubt is not None:
             self.doubt = self.doubt.learned(windows, law.variance, law.epistemic)
 
-    def _calibrator(self, law: Forecast, y: Tensor, windows: Windows, overlap: float) -> Calibrator:
+    def _calibrator(self, law: Forecast, y: Tensor, windows: Windows) -> Calibrator:
         """What was asked for, having learned; if it may choose, each series has its own correction where that helps."""
         name, free = str(self.recipe.calibration), self.recipe.calibration_by == "auto"
         several = len(windows.numbers.labels.get("series", ())) > 1
         self.by = ("series" if name == "auto" and several else None) if free else self.recipe.calibration_by
         self.groups = sorted(set(self._labels(windows)))
         calibrator = Auto(either=True) if name == "auto" and free else CALIBRATORS[name]()
-        calibrator.fit(law, y, self.groups_of(windows), overlap)
+        calibrator.fit(law, y, self.groups_of(windows), len(windows) / self.evidence)
         if free and isinstance(calibrator, Auto) and not calibrator.way.grouped:
             self.by, self.groups = None, []
         return calibrator
 
-    def _fold(self, law: Forecast, y: Tensor, windows: Windows, overlap: float) -> None:
+    def _fold(self, law: Forecast, y: Tensor, windows: Windows) -> None:
         """Learn the same correction without the outcomes of each part of the rows, for forecasts of that part."""
         assert self.calibrator is not None
         if windows.independent() < FOLDS:
@@ -315,7 +312,9 @@ class Fitted:
         groups = self.groups_of(windows)
         for rest in rests:
             others = None if groups is None else groups[rest.numpy()]
-            self.folds.append(self.calibrator.again(law[rest], y[rest], others, overlap))
+            known = law[rest], y[rest]
+            overlap = int(rest.sum()) / _evidence(*known, windows.only(rest.numpy()))
+            self.folds.append(self.calibrator.again(*known, others, overlap))
         begin, end = windows.around()
         self.edges = [begin, *(windows.cut(part < one) for one in range(1, FOLDS)), end]
 
@@ -535,6 +534,13 @@ def _crps(law: Forecast, y: Tensor, scale: Tensor) -> float:
     """The mean CRPS of known outcomes in units of `scale`."""
     seen = ~y.isnan()
     return (law.crps(torch.where(seen, y, law.mean.double())) / scale)[seen].mean().item()
+
+
+def _evidence(law: Forecast, y: Tensor, windows: Windows) -> float:
+    """How many independent outcomes the forecasts of some windows have, at least 1."""
+    made = windows.made()
+    effect = design_effect(correlation_of(law, y, made), made)
+    return max(1.0, windows.independent() * _observed(y) / effect)
 
 
 def _observed(y: Tensor) -> float:
