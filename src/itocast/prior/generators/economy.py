@@ -17,6 +17,9 @@ from itocast.prior.generators.common import (
 )
 from itocast.prior.generators.noise import noise
 
+ENDS = 0.4  # share of series whose growth is bounded
+BOOMING = 0.3  # share of series with booms
+
 
 def economy(rng: Generator, seasons: Whole, length: int) -> Array:
     """exp of a walk with a drift, of booms that end, of seasons and of noise: above 0."""
@@ -49,13 +52,14 @@ def drift(rng: Generator, series: int, length: int) -> Array:
 
 
 def bounded(rng: Generator, growth: Array) -> Array:
-    """Growth that ends somewhere between the double and the thousandfold."""
+    """Growth that goes on, or ends somewhere between the double and the thousandfold."""
     most = log_uniform(rng, 0.7, 7, len(growth))
-    return most * np.tanh(growth / most)
+    ends = rng.random((len(growth), 1)) < ENDS
+    return np.where(ends, most * np.tanh(growth / most), growth)
 
 
 def booms(rng: Generator, series: int, length: int) -> Array:
-    """Years above and below the trend, in half of the series: growth that is lost again."""
+    """Years above and below the trend, in some of the series: growth that is lost again."""
     decay = np.exp(-log_uniform(rng, 0.02, 0.4, series))
     cycle = autoregression(rng.standard_normal((series, length)), decay)
-    return cycle * log_uniform(rng, 0.02, 0.5, series) * chance(rng, 0.5, series)
+    return cycle * log_uniform(rng, 0.02, 0.5, series) * chance(rng, BOOMING, series)
