@@ -302,15 +302,16 @@ def blend(frame: pd.DataFrame, target="y", own=None, **arguments) -> Forecaster:
 def agree(forecaster: Forecaster, frame: pd.DataFrame, path) -> list[str]:
     """ONNX Runtime gives the forecasts of `predict`; the names of what it reads."""
     described = export.to_onnx(forecaster, path, ASKED)
-    assert described["difference"] < 1e-4
+    near = 1e-3 if forecaster.fitted.zero_shot else 1e-4
+    assert described["difference"] < near
     expected = forecaster.predict(frame, level=(), quantiles=ASKED)
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     arrays = export.inputs(forecaster, frame)
     mean, aleatoric, epistemic, quantiles = session.run(None, arrays)
     for ours, name in ((mean, "mean"), (aleatoric, "aleatoric"), (epistemic, "epistemic")):
-        np.testing.assert_allclose(ours.reshape(-1), expected[name], rtol=1e-4)
+        np.testing.assert_allclose(ours.reshape(-1), expected[name], rtol=near)
     columns = expected[[f"q-{level:g}" for level in ASKED]].to_numpy()
-    np.testing.assert_allclose(quantiles.reshape(-1, len(ASKED)), columns, rtol=1e-4)
+    np.testing.assert_allclose(quantiles.reshape(-1, len(ASKED)), columns, rtol=near)
     one = session.run(None, {name: array[:1] for name, array in arrays.items()})
     np.testing.assert_allclose(one[0], mean[:1], rtol=1e-4)
     return [spec["name"] for spec in described["inputs"]]
