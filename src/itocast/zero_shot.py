@@ -1,4 +1,4 @@
-"""Forecasts of a table by the prior: nothing is trained, and any history will do."""
+"""Forecasts of a table by the prior, as it came or fine-tuned; any history will do."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ZeroShot:
 
     def fine_tuned(self, train: Windows, seed: int, report: Report) -> ZeroShot:
         """The same, trained further on windows of the table."""
-        from itocast.prior.fine_tuning import LONGEST, Examples, fine_tuned, rows_of
+        from itocast.prior.fine_tuning import LONGEST, Examples, batch_size, fine_tuned
 
         def draw(rows: int, generator: torch.Generator) -> Examples:
             some = torch.randint(len(train), (rows,), generator=generator)
@@ -52,7 +52,7 @@ class ZeroShot:
             seasons = torch.tensor(self.seasons).expand(rows, 2)
             return Examples(history[own, :, target], seasons, y[own, :, target])
 
-        rows, independent = rows_of(train.longest), train.independent()
+        rows, independent = batch_size(train.longest), train.independent()
         prior = fine_tuned(self.prior, draw, rows, independent, seed, report)
         return replace(self, prior=prior, tuned=True)
 

@@ -72,7 +72,7 @@ def fine_tuned(prior: Prior, draw: Draw, rows: int, independent: float, seed: in
     return Prior.of(Prior(network).tensors())
 
 
-def rows_of(longest: int) -> int:
+def batch_size(longest: int) -> int:
     """How many rows a step has, of series of up to so many values."""
     return ROWS // 2 if longest > LONG else ROWS
 
