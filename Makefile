@@ -56,6 +56,7 @@ bench-short: .venv/installed
 	$(BIN)/python benchmarks/short.py ladder
 	$(BIN)/python benchmarks/short.py zero-shot
 	$(BIN)/python benchmarks/prior.py
+	$(BIN)/python benchmarks/fine_tuning.py --data-dir $(DATA)
 
 PRIOR ?= benchmarks/prior
 HOURS ?= 4

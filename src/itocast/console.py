@@ -136,7 +136,8 @@ def _honest(fitted: Fitted, scores: Any) -> str:
         low, high = chance_band(level / 100, fitted.outcomes)
         share = f"{100 * held[f'coverage_{level}']:.1f} %"
         said.append(f"{level} % intervals held {share} (chance allows {100 * low:.0f} to {100 * high:.0f} %)")
-    chose = "; they did choose the epoch" if fitted.net else ""
+    chosen = [name for name, was in (("the epoch", fitted.net), ("what forecasts", fitted.shares)) if was]
+    chose = f"; they did choose {' and '.join(chosen)}" if chosen else ""
     return (
         "Scores are of held-out rows: each was forecast by weights and corrected by a calibration that had not learned "
         f"from it{chose}. They count as about {fitted.outcomes} independent outcomes: {', '.join(said)}."

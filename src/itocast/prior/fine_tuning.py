@@ -11,6 +11,7 @@ from torch import Generator, Tensor
 
 from itocast.prior.inputs import PATCH, read
 from itocast.prior.loss import loss_of
+from itocast.prior.network import Network
 from itocast.prior.prior import Prior
 
 STEPS = 100
@@ -45,6 +46,11 @@ def fine_tuned(prior: Prior, draw: Draw, rows: int, independent: float, seed: in
     `independent`. They are in half precision, in which they are saved.
     """
     way = WAY * independent / (independent + FEWEST)
+    return between(prior, trained(prior, draw, rows, seed, report), way)
+
+
+def trained(prior: Prior, draw: Draw, rows: int, seed: int, report: Report) -> Network:
+    """The network of the prior after all steps."""
     network = copy.deepcopy(prior.network).train()
     optimiser = torch.optim.AdamW(network.parameters(), betas=MEMORY, weight_decay=0.0)
     generator = Generator().manual_seed(seed)
@@ -66,10 +72,14 @@ def fine_tuned(prior: Prior, draw: Draw, rows: int, independent: float, seed: in
             torch.nn.utils.clip_grad_norm_(network.parameters(), CLIP)
             optimiser.step()
         report(step + 1, "")
-    with torch.no_grad():
-        for new, old in zip(network.parameters(), prior.network.parameters(), strict=True):
-            new.lerp_(old, 1 - way)
-    return Prior.of(Prior(network).tensors())
+    return network
+
+
+def between(prior: Prior, network: Network, way: float) -> Prior:
+    """The prior with weights so far on the way to those of a network, from 0 to 1."""
+    after = network.state_dict()
+    weights = {name: old.lerp(after[name], way) for name, old in prior.network.state_dict().items()}
+    return Prior.of({name: part.half() for name, part in weights.items()})
 
 
 def batch_size(longest: int) -> int:
