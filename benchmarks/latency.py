@@ -1,7 +1,7 @@
 """An exported model: milliseconds for one row and for many, beside PyTorch, and how far the two are apart.
 
-The default model on Metro, 24 lags and calendar, nine quantiles, one thread. Weights do not change the time, so that
-two epochs of training on the newest rows do.
+A network on Metro, 24 lags and calendar, and the prior, nine quantiles, one thread. Weights do not
+change the time, so that two epochs of training on the newest rows do.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from itocast.storage import write_bytes
 
 RESULTS = Path(__file__).parent / "results"
 CALIBRATIONS = (None, "variance", "isotonic", "conformal", "conformal_quantiles", "adaptive")
+FEW = (None, "conformal_quantiles")
+CASES = (("sde_hnn", 1, CALIBRATIONS), ("sde_hnn", 24, FEW), ("prior", 1, FEW), ("prior", 24, FEW))
 
 
 def median(work: Callable[[], object], times: int) -> float:
@@ -63,25 +65,26 @@ def measure(forecaster: Forecaster, path: Path) -> tuple[float, float, float, fl
 def main() -> None:
     torch.set_num_threads(1)
     metro = datasets.load("metro").tail(6000)
-    lines = ["| steps ahead | calibration | largest difference | ONNX Runtime, one row (ms) | a row of 64 (ms) "
-             "| PyTorch, one row (ms) |", "|---:|---|---:|---:|---:|---:|"]  # fmt: skip
-    for horizon, calibrations in ((1, CALIBRATIONS), (24, (None, "conformal_quantiles"))):
+    lines = ["| model | steps ahead | calibration | largest difference | ONNX Runtime, one row (ms) | a row of 64 (ms) "
+             "| PyTorch, one row (ms) |", "|---|---:|---|---:|---:|---:|---:|"]  # fmt: skip
+    for model, horizon, calibrations in CASES:
         forecaster = Forecaster(
-            horizon, window=24, support="positive", data={"repeated": "last"}, training={"epochs": 2}
-        )
+            horizon, window=24, support="positive", data={"repeated": "last"}, model=model,
+            training={"epochs": 2},
+        )  # fmt: skip
         forecaster.fit(metro, target="traffic_volume", time="date_time")
         for calibration in calibrations:
             forecaster.calibrate(metro, calibration)
             with tempfile.TemporaryDirectory() as folder:
                 difference, one, many, library = measure(forecaster, Path(folder) / "model.onnx")
             lines.append(
-                f"| {horizon} | {calibration or 'none'} | {difference:.0e} | {one:.2f} | {many:.2f} | {library:.1f} |"
+                f"| {model} | {horizon} | {calibration or 'none'} | {difference:.0e} | {one:.2f} | {many:.2f} | {library:.1f} |"
             )
             print(lines[-1], flush=True)
     head = (
         f"# Exported models\n\nMade by `python benchmarks/latency.py` with itocast {__version__}, torch "
-        f"{torch.__version__}, Python {platform.python_version()}, {platform.machine()}, one thread: the default model "
-        "on Metro, 24 lags and calendar, nine quantiles; medians. Differences are from PyTorch, relative to the number "
+        f"{torch.__version__}, Python {platform.python_version()}, {platform.machine()}, one thread: Metro, a "
+        "network with 24 lags and calendar, and the prior, nine quantiles; medians. Differences are from PyTorch, relative to the number "
         "or the law's deviation, the larger of the two.\n\n"
     )
     write_bytes(RESULTS / "latency.md", (head + "\n".join(lines) + "\n").encode())
