@@ -86,8 +86,8 @@ def main() -> None:
     head = (
         f"# Exported models\n\nMade by `python benchmarks/latency.py` with itocast {__version__}, torch "
         f"{torch.__version__}, Python {platform.python_version()}, {platform.machine()}, one thread: Metro, a "
-        "network with 24 lags and calendar, and the prior, nine quantiles; medians. Differences are from PyTorch, relative to the number "
-        "or the law's deviation, the larger of the two.\n\n"
+        "network with 24 lags and calendar, and the prior, nine quantiles; medians. Differences are from "
+        "PyTorch, relative to the number or the law's deviation, the larger of the two.\n\n"
     )
     write_bytes(RESULTS / "latency.md", (head + "\n".join(lines) + "\n").encode())
 
